@@ -30,8 +30,8 @@ PictureView crop_view(const PictureBox& crop, PictureSize size, Filter filter);
 /// middle (torchvision's Resize and CenterCrop). Black beyond the picture's borders.
 PictureView center_view(PictureSize picture, int short_side, int crop, Filter filter);
 
-/// The same with both sides resized to `side`, whatever the picture's shape (torchvision's Resize of two
-/// numbers, timm's crop mode `squash`).
+/// The view of a picture with both sides resized to `side`, whatever the picture's shape (torchvision's
+/// Resize of two numbers, timm's crop mode `squash`).
 PictureView squashed_view(PictureSize picture, int side, int crop, Filter filter);
 
 /// Mirrors left and right.

@@ -29,7 +29,7 @@ namespace {
 constexpr const char* kCudaVariables[] = {"NVIDIA_TF32_OVERRIDE", "CUBLAS_WORKSPACE_CONFIG", "NCCL_ALGO",
                                           "NCCL_PROTO"};
 
-/// Of the file that runs: programs of one version may have been built apart.
+/// The checksum of the file that runs: programs of one version may have been built apart.
 std::string checksum_of_program() {
   try {
     constexpr std::size_t kBlock = std::size_t{1} << 20;

@@ -48,7 +48,7 @@ class InputBlock {
     if (rest_.empty()) rest_ = std::span(bytes_).first(stream_.read(bytes_));
     return rest_;
   }
-  /// The same behind zero bytes, which are taken.
+  /// rest() behind zero bytes, which are taken.
   std::span<char> rest_after_zeros() {
     while (!rest().empty()) {
       const auto other = std::ranges::find_if(rest_, [](char byte) { return byte != 0; });

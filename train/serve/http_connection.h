@@ -106,7 +106,7 @@ class HttpConnection {
   double begin_, deadline_, last_progress_;
   std::size_t received_ = 0, discarded_ = 0;
 
-  // Of the request that is answered.
+  // State of the request that is answered.
   std::optional<HttpRequest> request_;
   AnsweredRequest said_;
   HttpReply reply_;

@@ -44,7 +44,7 @@ class HttpParser {
   /// Whether the client waits for a word before it sends the body; true once.
   bool awaits_continue();
 
-  // Of a request whose head has arrived, until the next begins.
+  // The request whose head has arrived, until the next begins.
 
   std::string method() const;
   std::string path() const;

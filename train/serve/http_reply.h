@@ -19,7 +19,7 @@ struct HttpReply {
   std::vector<std::pair<std::string, std::string>> headers = {};
   /// If set, the answer is made by this, later.
   std::shared_ptr<ReplySource> source = {};
-  /// Of an answer from a source: the status and the headers are sent at once, and the body piece by piece.
+  /// Set for an answer from a source: status and headers are sent at once, and the body piece by piece.
   bool streams = false;
   std::int64_t prompt_tokens = 0, generated_tokens = 0;  ///< for the log
 };

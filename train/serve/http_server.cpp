@@ -276,7 +276,7 @@ struct HttpServer::Implementation {
   const std::shared_ptr<Mailbox> mailbox = std::make_shared<Mailbox>();
   const ListenSocket listener;
 
-  // Of the thread that polls.
+  // State of the thread that polls.
   std::map<Id, std::unique_ptr<HttpConnection>> connections;  // the oldest first
   Id last_id = 0;
   std::vector<pollfd> polled;

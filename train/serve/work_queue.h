@@ -9,7 +9,7 @@
 
 namespace moh {
 
-/// Of threads that the system may refuse.
+/// The use of the server's threads, for the error if the system refuses one.
 inline constexpr ThreadUse kServerThreads{"serve: threads"};
 
 /// Work that is done by some threads in the order in which it came.

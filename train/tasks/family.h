@@ -28,7 +28,7 @@ class TaskData {
   /// (configuration key, description) pairs of what was opened: equal for equal contents, wherever they lie.
   /// Processes of a run compare them, and so does a run that is resumed (Task::data_contents).
   std::vector<std::pair<std::string, std::string>> contents;
-  /// The same of what a resumed run may change, and processes of one run may not: what looks at the model.
+  /// Such pairs of what a resumed run may change, and processes of one run may not: what looks at the model.
   std::vector<std::pair<std::string, std::string>> shared_only;
 };
 

@@ -87,8 +87,8 @@ void require_description(const RunFile& file) {
                                   "give " + keys + ", or model.preset, or name a folder with config.json"));
 }
 
-/// The same for weights of which a family knows the tensors: sizes are theirs, and the run gives the rest.
-/// Null if the run describes all of the model.
+/// The configuration for weights of which a family knows the tensors: sizes are theirs, and the run gives the
+/// rest. Null if the run describes all of the model.
 std::unique_ptr<FamilyConfig> described_by_run(const RunFile& file, const WeightFile& weights,
                                                const Families& families) {
   TensorModel found = model_in_tensors(weights, families);

@@ -234,7 +234,7 @@ std::pair<std::string_view, std::string_view> pair_of(const Node& node) {
   return {text.substr(0, space), text.substr(space + 1)};
 }
 
-/// Of a pair that is listed more than once the last counts, as in the library.
+/// The merges, each pair once: the last of its places counts, as in the library.
 std::vector<BpeTables::Merge> without_repeated(std::vector<BpeTables::Merge> merges) {
   std::unordered_set<std::uint64_t> seen;
   const auto is_repeated = [&](const BpeTables::Merge& merge) {

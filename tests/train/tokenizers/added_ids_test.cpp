@@ -149,7 +149,7 @@ TEST_CASE("added tokens: the order and the flags of transformers") {
   const auto ids = [](const json& config, const std::string& text) {
     return Folder(gpt2()).add("tokenizer_config.json", config).ids(text);
   };
-  // Those with ids, then roles, roles of this model alone, and further ones.
+  // Tokens with ids come first, then roles, roles of this model alone, and further ones.
   CHECK(ids({{"additional_special_tokens", {"<z>"}}, {"image_token", "<img>"}, {"pad_token", "<pad>"}},
             "<img><pad><z>") == Ids{701, 700, 702});
   CHECK(ids({{"pad_token", "<p>"}, {"added_tokens_decoder", {{"700", {{"content", "<a>"}}}}}}, "<a><p>") ==

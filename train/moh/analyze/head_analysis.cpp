@@ -30,7 +30,7 @@ void require_finite(const AttentionTrace& trace) {
 std::vector<std::uint8_t> selection_of(const AttentionTrace& trace) {
   const auto pairs = static_cast<std::size_t>(trace.heads.dim(0) * trace.heads.dim(1) * trace.heads.dim(2));
   if (trace.choice == nullptr) return std::vector<std::uint8_t>(pairs, 1);
-  // Of each token the units that the router counts: heads, or groups of heads that follow each other.
+  // The units of each token that the router counts: heads, or groups of heads that follow each other.
   const Tensor units = trace.choice->routing.selected.to(kCpu);
   const auto count = static_cast<std::size_t>(units.numel());
   MOH_CHECK(count > 0 ? pairs % count == 0 : pairs == 0, "units of as many heads each");

@@ -38,8 +38,8 @@ struct ImageDataConfig {
   SampleOrderOptions order;
 };
 
-/// The same with image_size and eval_resize in numbers, for a model of images of `model_size` pixels. Without
-/// eval_resize it is image_size / eval_share, rounded down, as timm and DeiT have it.
+/// The configuration with image_size and eval_resize in numbers, for a model of images of `model_size`
+/// pixels. Without eval_resize it is image_size / eval_share, rounded down, as timm and DeiT have it.
 ImageDataConfig settled(ImageDataConfig config, std::int64_t model_size);
 
 /// What weights were trained for, and a run that starts from them goes on with unless it says otherwise: the

@@ -120,7 +120,7 @@ std::string routing_text(const LlamaConfig& c) {
   return "MoH with " + format_fixed(100 * activated_heads(routing_of(c)), 1) + "% of the heads";
 }
 
-/// Of the tensors of a model: whether its routers have a precision of their own.
+/// The precision of a model's routers, by its tensors.
 RouterPrecision router_precision_of(std::span<const WeightInfo> tensors) {
   const bool are_float32 = std::ranges::any_of(tensors, [](const WeightInfo& tensor) {
     return tensor.stored_dtype == "F32" && tensor.name.find(".self_attn.wg") != std::string::npos;

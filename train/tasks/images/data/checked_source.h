@@ -20,7 +20,7 @@ std::shared_ptr<const Source> checked(std::shared_ptr<const Source> source) {
   return source;
 }
 
-/// The same for a source that is computed and whose labels take turns: a turn is checked, or the beginning of
+/// A checked source that is computed and whose labels take turns: a turn is checked, or the beginning of
 /// a long one.
 template <class Source>
 std::shared_ptr<const Source> checked_turn(std::shared_ptr<const Source> source) {

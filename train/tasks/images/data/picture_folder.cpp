@@ -105,7 +105,7 @@ class PictureFolder final : public PictureSource {
  private:
   static constexpr int kMaxDepth = 64;  ///< ends loops of links
 
-  /// Of the sizes of all files, and the contents of some.
+  /// A checksum of the sizes of all files, and of the contents of some.
   std::string sampled_contents() const {
     ContentSample sample;
     sample.add(sizes_of_files(size(), [this](std::int64_t index) { return path(index); }));

@@ -104,7 +104,8 @@ class PictureShards final : public PictureSource {
     return name;
   }
 
-  /// Of pictures of every archive, in their order: archives of the same layout that were exchanged differ.
+  /// A checksum of pictures of every archive, in their order: archives of the same layout that were exchanged
+  /// differ.
   std::string sampled_contents() const {
     const std::int64_t each = std::max<std::int64_t>(1, ContentSample::kPictures / std::ssize(shards_));
     ContentSample sample;

@@ -43,7 +43,7 @@ std::vector<std::string> lines_of(std::string_view text) {
   return lines;
 }
 
-/// Of all that an index says.
+/// The checksum of all that an index says.
 std::string checksum_of(const ShardIndex& index, std::string_view archive) {
   const std::string classes = joined(index.class_names);
   Checksum sum;

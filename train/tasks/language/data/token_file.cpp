@@ -193,7 +193,7 @@ TokenFileKind token_file_kind(const std::string& path) {
   const std::string first = input.first_bytes(kOldTokenFileMagic.size() + 4);
   if (first.starts_with(kOldTokenFileMagic) && first.ends_with(std::string_view("\0\0\0", 3)))
     return TokenFileKind::kOld;
-  // Of a file that was cut, the length of the header says what it was; a `.bin` may have ids of other
+  // The length of its header says what a file was that has been cut; a `.bin` may have ids of other
   // programs.
   const bool may_be_cut = std::filesystem::path(path).extension() != ".bin" && looks_like_safetensors(first);
   if (!is_safetensors(input) && !may_be_cut) return TokenFileKind::kNone;

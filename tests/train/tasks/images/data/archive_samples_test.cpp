@@ -23,7 +23,7 @@ ShardIndex index_of(const Members& members) {
   return make_shard_index(write_file(folder / "a.tar", tar_of(members)));
 }
 
-/// Of an archive a.tar; every way of opening it refuses it.
+/// The refusal of an archive a.tar, which every way of opening it gives.
 std::string refusal(const Members& members) {
   const TemporaryFolder folder;
   const std::string path = write_file(folder / "a.tar", tar_of(members));
