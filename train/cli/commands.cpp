@@ -106,7 +106,7 @@ void add_set(CLI::App& command, std::vector<std::string>& settings) {
 
 void move_settings(std::vector<std::string>& values, std::vector<std::string>& settings) {
   const auto is_value = [](const std::string& text) { return !is_setting(text); };
-  const auto first = std::ranges::stable_partition(values, is_value).begin();
+  const auto first = std::stable_partition(values.begin(), values.end(), is_value);
   settings.insert(settings.end(), first, values.end());
   values.erase(first, values.end());
 }
