@@ -134,6 +134,29 @@ void settle_shares(FamilyConfig& family, const GivenKeys& given, config::Rules& 
   config::settle_active_heads(*moh, given, rules);
 }
 
+/// Notes of counts of steps on the command line which do not count, as the file gives their epochs.
+void note_unused_steps(const RunConfig& run, const GivenKeys& given, std::vector<std::string>& notes) {
+  struct Length {
+    std::string_view steps, epochs;
+    std::int64_t value;
+  };
+  const EpochSchedule& schedule = run.schedule_epochs;
+  for (const Length& length :
+       {Length{"train.steps", "train.epochs", run.train.epochs},
+        {"schedule.warmup_steps", "schedule.warmup_epochs", schedule.warmup},
+        {"schedule.decay_steps", "schedule.decay_epochs", schedule.decay},
+        {"eval.every", "eval.every_epochs", run.eval.every_epochs},
+        {"checkpoint.every", "checkpoint.every_epochs", run.checkpoint.every_epochs}}) {
+    const auto steps = given.places.find(length.steps), epochs = given.places.find(length.epochs);
+    if (length.value == 0 || steps == given.places.end() || epochs == given.places.end()) continue;
+    const config::Source *of_steps = steps->second.source, *of_epochs = epochs->second.source;
+    if (of_steps == nullptr || of_steps->is_file || of_epochs == nullptr || !of_epochs->is_file) continue;
+    const std::string key(length.epochs);
+    notes.push_back(std::string(length.steps) + " is not used: " + key + " (" + std::to_string(length.value) +
+                    ") says the same in epochs; add " + key + "=0");
+  }
+}
+
 }  // namespace
 
 RunFile::RunFile(const std::string& path, const std::vector<std::string>& overrides, FamilyConfigs families)
@@ -227,6 +250,7 @@ RunConfig RunFile::finish(ConfigUse use, const FamilyConfig* checkpoint) {
     if (use == ConfigUse::kData) run_.family->require_data(rules);
   }
   problems_.throw_if_any();
+  note_unused_steps(run_, given_, notes_);
   if (MohConfig* moh = run_.family->moh()) {
     moh->active = {};  // top_k says it now
     std::ranges::move(config::routing_notes(*moh, run_.family->heads(), given_), std::back_inserter(notes_));

@@ -74,6 +74,25 @@ TEST_CASE("image run: a share of heads is one of each stage") {
              Catch::Contains("model.moh.top_k: expected a share that is a whole number of the 2 heads"));
 }
 
+TEST_CASE("image run: steps on the command line that do not count beside the file's epochs are noted") {
+  const auto notes = [](const std::string& text, const std::vector<std::string>& overrides) {
+    RunFile file =
+        RunFile::of_text("a.yaml", "task: image_classification\n" + text, families().configs(), overrides);
+    file.finish(ConfigUse::kModel);
+    std::string all;
+    for (const std::string& note : file.notes()) all += note + "\n";
+    return all;
+  };
+  const std::string epochs = "train: {epochs: 3, steps: 7}\neval: {every_epochs: 2}\n";
+  CHECK(notes(epochs, {}).empty());
+  CHECK(notes(epochs, {"train.steps=30", "train.epochs=0"}).empty());
+  CHECK_THAT(notes(epochs, {"train.steps=30"}),
+             Catch::Contains(
+                 "train.steps is not used: train.epochs (3) says the same in epochs; add train.epochs=0"));
+  CHECK_THAT(notes(epochs, {"eval.every=5"}),
+             Catch::Contains("eval.every is not used: eval.every_epochs (2)"));
+}
+
 TEST_CASE("image run: epochs are for data that have them") {
   const std::string epochs = "train: {epochs: 3}\nschedule: {stepwise: false, warmup_epochs: 1}\n";
   CHECK(read(epochs).train.epochs == 3);
