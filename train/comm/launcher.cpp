@@ -12,7 +12,7 @@ namespace moh {
 namespace {
 
 /// The variables of each launcher.
-const std::vector<const char*> kVariables[] = {
+const std::vector<const char*> variables_of_launchers[] = {
     {"OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_LOCAL_RANK"},
     {"SLURM_STEP_ID", "SLURM_STEP_NUM_TASKS", "SLURM_PROCID", "SLURM_LOCALID"},
     {"RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "LOCAL_RANK"},
@@ -49,7 +49,7 @@ bool variable_is_empty(const char* name) {
 }
 
 void refuse_empty_variables(const Environment& environment, const IsEmpty& is_empty) {
-  for (const std::vector<const char*>& group : kVariables) {
+  for (const std::vector<const char*>& group : variables_of_launchers) {
     std::string empty, all;
     std::size_t set = 0;
     for (const char* name : group) {

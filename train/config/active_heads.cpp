@@ -18,7 +18,9 @@ constexpr std::string_view kActive = "model.moh.active", kTopK = "model.moh.top_
 
 /// Entries of the longest of the lists; 0 without a list.
 std::size_t list_length(std::initializer_list<const PerLayer*> counts) {
-  return std::ranges::max(counts, {}, [](const PerLayer* c) { return c->each.size(); })->each.size();
+  std::size_t longest = 0;
+  for (const PerLayer* each : counts) longest = std::max(longest, each->each.size());
+  return longest;
 }
 
 bool fits(const PerLayer& counts, std::size_t length) {

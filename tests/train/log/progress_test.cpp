@@ -15,7 +15,7 @@ namespace {
 
 constexpr TerminalTraits kAscii{.is_terminal = true};
 constexpr TerminalTraits kUnicode{.is_terminal = true, .unicode = true};
-const StepProgress kStep{
+const StepProgress some_step{
     .step = 500, .loss = 2.34567, .learning_rate = 3e-4, .items_per_s = 12345, .shares = {{"heads", 0.75}}};
 
 /// Columns that UTF-8 text without wide characters takes, escape sequences not counted.
@@ -39,12 +39,12 @@ std::string take(int fd) {
 }  // namespace
 
 TEST_CASE("progress: the bar shows step, loss, rate, pace, heads and ETA") {
-  CHECK(progress_bar(kStep, 1000, 83, 120, kAscii) ==
+  CHECK(progress_bar(some_step, 1000, 83, 120, kAscii) ==
         "500/1000 [####################....................]  loss 2.3457  lr 3.00e-04  12.3k tok/s  heads "
         "75%  "
         "ETA 1:23");
-  CHECK(progress_bar(kStep, 1000, 83, 120, kUnicode).find("500/1000 ▕████████████████████ ") == 0);
-  StepProgress dense = kStep;
+  CHECK(progress_bar(some_step, 1000, 83, 120, kUnicode).find("500/1000 ▕████████████████████ ") == 0);
+  StepProgress dense = some_step;
   dense.shares.clear();
   CHECK(progress_bar(dense, 1000, 83, 120, kAscii).find("heads") == std::string::npos);
 }
@@ -53,7 +53,7 @@ TEST_CASE("progress: the bar fits every width and never the last column") {
   for (const TerminalTraits traits : {kAscii, kUnicode, TerminalTraits{true, true, true}}) {
     for (int width = 1; width < 200; ++width) {
       for (std::int64_t step : {0, 1, 333, 999, 1000}) {
-        StepProgress progress = kStep;
+        StepProgress progress = some_step;
         progress.step = step;
         INFO("width " << width << " step " << step);
         CHECK(columns(progress_bar(progress, 1000, 83, width, traits)) < width);
@@ -84,17 +84,17 @@ TEST_CASE("format: sizes in bytes are read in decimal and binary units, and noth
 }
 
 TEST_CASE("progress: a narrow terminal keeps what matters most") {
-  CHECK(progress_bar(kStep, 1000, 83, 60, kAscii) ==
+  CHECK(progress_bar(some_step, 1000, 83, 60, kAscii) ==
         "500/1000  loss 2.3457  lr 3.00e-04  12.3k tok/s  ETA 1:23");
-  CHECK(progress_bar(kStep, 1000, 83, 45, kAscii) == "500/1000  loss 2.3457  12.3k tok/s  ETA 1:23");
-  CHECK(progress_bar(kStep, 1000, 83, 34, kAscii) == "500/1000  loss 2.3457  ETA 1:23");
-  CHECK(progress_bar(kStep, 1000, 83, 25, kAscii) == "500/1000  loss 2.3457");
-  CHECK(progress_bar(kStep, 1000, 83, 12, kAscii) == "500/1000");
-  CHECK(progress_bar(kStep, 1000, 83, 6, kAscii) == "50%");
+  CHECK(progress_bar(some_step, 1000, 83, 45, kAscii) == "500/1000  loss 2.3457  12.3k tok/s  ETA 1:23");
+  CHECK(progress_bar(some_step, 1000, 83, 34, kAscii) == "500/1000  loss 2.3457  ETA 1:23");
+  CHECK(progress_bar(some_step, 1000, 83, 25, kAscii) == "500/1000  loss 2.3457");
+  CHECK(progress_bar(some_step, 1000, 83, 12, kAscii) == "500/1000");
+  CHECK(progress_bar(some_step, 1000, 83, 6, kAscii) == "50%");
 }
 
 TEST_CASE("progress: a full bar is full, an empty one empty") {
-  StepProgress progress = kStep;
+  StepProgress progress = some_step;
   progress.step = 0;
   CHECK(progress_bar(progress, 10, -1, 120, kAscii).find("[........................................]") !=
         std::string::npos);
@@ -133,7 +133,7 @@ TEST_CASE("progress: ETA is by later steps than the first, which takes longer") 
   ProgressReporter reporter(std::make_shared<Console>(-1, TerminalTraits{}), 100, 0, [&] { return now; });
   const auto step = [&](std::int64_t number, double seconds) {
     now += seconds;
-    StepProgress progress = kStep;
+    StepProgress progress = some_step;
     progress.step = number;
     reporter.update(progress);
   };
@@ -152,26 +152,26 @@ TEST_CASE("progress: plain lines in a pipe, which on a terminal go above a bar")
     ProgressReporter reporter(std::make_shared<Console>(pipe[1], TerminalTraits{}), 1000, 0,
                               [&] { return now; });
     now = 50;
-    reporter.update(kStep);
+    reporter.update(some_step);
     CHECK(take(pipe[0]).empty());
-    reporter.log(kStep);
+    reporter.log(some_step);
     CHECK(take(pipe[0]) == "step 500/1000  loss 2.3457  lr 3.00e-04  12.3k tok/s  heads 75%  ETA 0:50\n");
   }
   CHECK(take(pipe[0]).empty());
   {
     ProgressReporter reporter(std::make_shared<Console>(pipe[1], kAscii), 1000, 0, [&] { return now; });
-    reporter.update(kStep);
+    reporter.update(some_step);
     CHECK(take(pipe[0]).find("\r500/1000 ") == 0);
     now += 0.05;
-    reporter.update(kStep);  // too soon
+    reporter.update(some_step);  // too soon
     CHECK(take(pipe[0]).empty());
-    reporter.log(kStep);
+    reporter.log(some_step);
     CHECK_THAT(take(pipe[0]), Catch::StartsWith("\r\x1b[Kstep 500/1000  loss 2.3457  lr 3.00e-04") &&
                                   Catch::Contains("\n500/1000 "));
     now += 0.06;
-    reporter.update(kStep);
+    reporter.update(some_step);
     CHECK_FALSE(take(pipe[0]).empty());
-    StepProgress last = kStep;
+    StepProgress last = some_step;
     last.step = 1000;
     reporter.update(last);  // the last step is always drawn
     CHECK(take(pipe[0]).find("1000/1000") != std::string::npos);

@@ -10,9 +10,9 @@ using namespace moh;
 
 namespace {
 
-const std::string kBody = R"({"prompt":"a","max_tokens":1})";  // 29 bytes
-const std::string kPost = "POST /v1/completions HTTP/1.1\r\nHost: a\r\n";
-const std::string kChunked = kPost + "Transfer-Encoding: chunked\r\n\r\n";
+const std::string small_body = R"({"prompt":"a","max_tokens":1})";  // 29 bytes
+const std::string post = "POST /v1/completions HTTP/1.1\r\nHost: a\r\n";
+const std::string chunked = post + "Transfer-Encoding: chunked\r\n\r\n";
 
 ClientLimits small_limits() {
   ClientLimits limits;
@@ -44,12 +44,12 @@ void check_all(const std::vector<Case>& cases) {
   }
 }
 
-std::string with(const std::string& header, const std::string& body = kBody) {
-  return kPost + header + "\r\n\r\n" + body;
+std::string with(const std::string& header, const std::string& body = small_body) {
+  return post + header + "\r\n\r\n" + body;
 }
 
 std::string chunk(const std::string& size) {
-  return kChunked + size + "\r\n" + kBody + "\r\n0\r\n\r\n";
+  return chunked + size + "\r\n" + small_body + "\r\n0\r\n\r\n";
 }
 
 }  // namespace
@@ -88,17 +88,17 @@ TEST_CASE("serve: a transfer encoding is chunked, and chunks have hexadecimal si
              {"a space before", chunk(" 1d"), 400},
              {"beyond 64 bits", chunk("1000000000000001d"), 400},
              {"no size", chunk(""), 400},
-             {"a line feed alone", kChunked + "1d\n" + kBody + "\r\n0\r\n\r\n", 400},
-             {"a size that is too small", kChunked + "5\r\n" + kBody + "\r\n0\r\n\r\n", 400},
-             {"above the limit", kChunked + "fffffff\r\n", 413},
-             {"a long extension", kChunked + "1d;" + std::string(70000, 'a'), 400},
+             {"a line feed alone", chunked + "1d\n" + small_body + "\r\n0\r\n\r\n", 400},
+             {"a size that is too small", chunked + "5\r\n" + small_body + "\r\n0\r\n\r\n", 400},
+             {"above the limit", chunked + "fffffff\r\n", 413},
+             {"a long extension", chunked + "1d;" + std::string(70000, 'a'), 400},
              {"gzip", with("Transfer-Encoding: gzip", ""), 501},
              {"gzip, chunked", with("Transfer-Encoding: gzip, chunked", ""), 501},
              {"chunked twice", with("Transfer-Encoding: chunked, chunked", ""), 501},
              {"identity", with("Transfer-Encoding: identity", ""), 501},
              {"xchunked", with("Transfer-Encoding: xchunked", ""), 501},
              {"two headers", with("Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked", ""), 400},
-             {"a NUL", kPost + std::string("Transfer-Encoding: chunked\0\r\n\r\n", 31), 400},
+             {"a NUL", post + std::string("Transfer-Encoding: chunked\0\r\n\r\n", 31), 400},
              {"a vertical tab", with("Transfer-Encoding: \vchunked", ""), 400},
              {"HTTP/1.0", "POST / HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", 400}});
 }
@@ -161,7 +161,7 @@ TEST_CASE("serve: requests follow each other") {
   CHECK(first.method == "POST");
   CHECK(first.path == "/v1/completions");
   CHECK(first.content_type == "application/json");
-  CHECK(first.body == kBody);
+  CHECK(first.body == small_body);
   parser.next();
   REQUIRE(parser.complete());
   CHECK((parser.is_http_1_0() && !parser.keeps_alive()));
@@ -170,13 +170,13 @@ TEST_CASE("serve: requests follow each other") {
   CHECK(parser.empty());
 }
 
-TEST_CASE("serve: a client that waits before it sends a body is told once to go on") {
+TEST_CASE("serve: a client that waits before it sends a small_body is told once to go on") {
   const ClientLimits limits;
   HttpParser parser(limits);
   parser.receive(with("Expect: 100-continue\r\nContent-Length: 29", ""));
   CHECK(parser.awaits_continue());
   CHECK_FALSE(parser.awaits_continue());
-  parser.receive(kBody);
+  parser.receive(small_body);
   CHECK(parser.complete());
 }
 

@@ -21,7 +21,7 @@ std::vector<std::int64_t> extents_of(const Shape& shape) {
 }  // namespace
 
 SampledLatents::SampledLatents(std::filesystem::path folder, std::int64_t count, Shape shape)
-    : folder_(std::move(folder)), count_(count), shape_(std::move(shape)) {
+    : folder_(std::move(folder)), count_(count), shape_(shape) {
   if (folder_.empty()) in_memory_.resize(static_cast<std::size_t>(count));
 }
 

@@ -150,13 +150,15 @@ void ArchiveSamples::require_complete(const OpenKeys& keys) const {
     const OpenKey& key = keys.at(parts.key);
     if (key.complete()) continue;
     const std::string name = printable(parts.key);
+    std::string expected = "a picture of the key " + name;
+    expected.append(": ").append(name).append(".jpg, .jpeg or .png");
     if (key.picture != nullptr)
       archive_.fail("picture " + name, "a label beside it, " + name + ".cls",
                     "none for " + printable(key.picture->name), advice_);
     if (key.other != nullptr)
-      fail(*key.other, "a picture of the key " + name + ": " + name + ".jpg, .jpeg or .png",
-           key.others + " alone", "a key ends at the first dot of the name, and has one picture");
-    fail(*key.label, "a picture of the key " + name + ": " + name + ".jpg, .jpeg or .png", "none");
+      fail(*key.other, expected, key.others + " alone",
+           "a key ends at the first dot of the name, and has one picture");
+    fail(*key.label, expected, "none");
   }
 }
 

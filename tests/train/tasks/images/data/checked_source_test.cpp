@@ -59,7 +59,7 @@ TEST_CASE("checked sources: labels of archives are below the number of classes, 
   const auto refused = [&](const std::string& label, const std::vector<std::string>& names,
                            std::int64_t classes) {
     const std::string path = archive(label);
-    const std::string message = message_of<DataError>([&] { open_pictures({path}, names, classes); });
+    std::string message = message_of<DataError>([&] { open_pictures({path}, names, classes); });
     // From the index that the first opening wrote, too.
     CHECK(message_of<DataError>([&] { open_pictures({path}, names, classes); }) == message);
     CHECK_THAT(message, Catch::Contains("a.tar, picture 0 at byte 512, 0.jpg: label: expected less than "));

@@ -131,16 +131,18 @@ TEST_CASE("hf config: the context before scaling counts beside the scaling as wi
        {R"("rope_type": "llama3", )" + llama3, std::string(R"("type": "yarn", "factor": 4.0)")}) {
     INFO(scaling);
     const auto with = [&](const std::string& inside, const std::string& beside) {
-      return llama2(R"("max_position_embeddings": 4096, )" + beside + R"("rope_scaling": {)" + inside +
-                    scaling + "}, ");
+      std::string text = R"("max_position_embeddings": 4096, )";
+      text.append(beside).append(R"("rope_scaling": {)").append(inside).append(scaling).append("}, ");
+      return llama2(text);
     };
     const LlamaConfig expected = read(with(key, ""));
     CHECK(expected.rope_scaling.original_positions == 1024);
     CHECK(read(with("", key)) == expected);
     CHECK(read(with(key, key)) == expected);
     CHECK_FALSE(read(with("", "")) == expected);
-    CHECK(unsupported(R"("original_max_position_embeddings": 2048, "rope_scaling": {)" + key + scaling +
-                      "}, ") ==
+    std::string other = R"("original_max_position_embeddings": 2048, "rope_scaling": {)";
+    other.append(key).append(scaling).append("}, ");
+    CHECK(unsupported(other) ==
           "rope_scaling.original_max_position_embeddings: expected 2048 as the key of that name beside it, "
           "found 1024");
   }
