@@ -151,9 +151,10 @@ void note_unused_steps(const RunConfig& run, const GivenKeys& given, std::vector
     if (length.value == 0 || steps == given.places.end() || epochs == given.places.end()) continue;
     const config::Source *of_steps = steps->second.source, *of_epochs = epochs->second.source;
     if (of_steps == nullptr || of_steps->is_file || of_epochs == nullptr || !of_epochs->is_file) continue;
-    const std::string key(length.epochs);
-    notes.push_back(std::string(length.steps) + " is not used: " + key + " (" + std::to_string(length.value) +
-                    ") says the same in epochs; add " + key + "=0");
+    std::string note(length.steps);
+    note.append(" is not used: ").append(length.epochs).append(" (").append(std::to_string(length.value));
+    note.append(") says the same in epochs; add ").append(length.epochs).append("=0");
+    notes.push_back(std::move(note));
   }
 }
 

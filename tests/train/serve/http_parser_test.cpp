@@ -170,7 +170,7 @@ TEST_CASE("serve: requests follow each other") {
   CHECK(parser.empty());
 }
 
-TEST_CASE("serve: a client that waits before it sends a small_body is told once to go on") {
+TEST_CASE("serve: a client that waits before it sends a body is told once to go on") {
   const ClientLimits limits;
   HttpParser parser(limits);
   parser.receive(with("Expect: 100-continue\r\nContent-Length: 29", ""));
