@@ -189,7 +189,7 @@ void Engine::abandon(const std::exception& error) {
   for (const std::unique_ptr<Writing>& writing : writing_) fail(writing->text.completion(), error);
   reading_.clear();
   writing_.clear();
-  running_texts_ = used_cache_tokens_ = 0;
+  metrics_.running_texts = running_texts_ = used_cache_tokens_ = 0;
 }
 
 void Engine::step() {
@@ -197,7 +197,6 @@ void Engine::step() {
   admit();
   if (!writing_.empty()) write_tokens();
   read_prompts();
-  metrics_.running_texts = running_texts_;
 }
 
 /// First come, first served: a request that does not fit yet is not overtaken.
@@ -216,6 +215,7 @@ void Engine::admit() {
     waiting_.pop_front();
   }
   metrics_.queued_texts = waiting_texts_;
+  metrics_.running_texts = running_texts_;
 }
 
 /// At most one piece's tokens in a step, so that long prompts do not stop the texts that are being generated.
@@ -278,7 +278,7 @@ void Engine::begin_texts(Reading& reading, const Tensor& hidden) {
   const Tensor logits =
       job.max_tokens > 0 ? logits_of(model_, hidden, hidden.dim(0) - 1, hidden.dim(0)) : Tensor();
   for (std::int64_t number = 0; number < job.n; ++number) {
-    bool goes_on = false;
+    bool running = true;
     try {
       GeneratedText text(reading.completion, reading.job, number, rules_);
       if (job.max_tokens == 0) {
@@ -287,15 +287,19 @@ void Engine::begin_texts(Reading& reading, const Tensor& hidden) {
         ++metrics_.generated_tokens;  // before the draw, which may be the answer's end
         text.draw(logits.select(0).span<float>(), reading.scores);
       }
-      if (!text.finished()) {
+      if (text.finished()) {
+        running = false;
+        forget(job);
+      }
+      text.hand_over();
+      if (running) {
         KvCache cache = number + 1 == job.n ? std::move(reading.cache) : reading.cache.clone();
         writing_.push_back(std::make_unique<Writing>(Writing{std::move(text), std::move(cache)}));
-        goes_on = true;
       }
     } catch (const std::exception& error) {
+      if (running) forget(job);
       fail(*reading.completion, error);
     }
-    if (!goes_on) forget(job);
   }
 }
 
@@ -321,22 +325,39 @@ void Engine::write_tokens() {
         }
       }
     });
+    hand_over();
   } catch (const std::exception& error) {
     for (const std::unique_ptr<Writing>& writing : writing_) fail(writing->text.completion(), error);
   }
   drop_cancelled();
 }
 
+/// Gives the new pieces to those who wait for them, after the texts that end with them are counted as ended.
+void Engine::hand_over() {
+  for (const std::unique_ptr<Writing>& writing : writing_)
+    if (writing->text.finished()) forget(writing->text.job());
+  for (const std::unique_ptr<Writing>& writing : writing_) {
+    GeneratedText& text = writing->text;
+    if (text.completion().cancelled()) continue;
+    try {
+      text.hand_over();
+    } catch (const std::exception& error) {
+      fail(text.completion(), error);
+    }
+  }
+  std::erase_if(writing_, [](const std::unique_ptr<Writing>& writing) { return writing->text.finished(); });
+}
+
 /// One text of a job is no longer computed.
 void Engine::forget(const TextJob& job) {
-  --running_texts_;
+  metrics_.running_texts = --running_texts_;
   used_cache_tokens_ -= cache_tokens_of(job);
 }
 
-/// Takes out what is finished, failed or no longer wanted.
+/// Takes out what has failed or is no longer wanted.
 void Engine::drop_cancelled() {
   std::erase_if(writing_, [&](const std::unique_ptr<Writing>& writing) {
-    if (!writing->text.finished() && !writing->text.completion().cancelled()) return false;
+    if (!writing->text.completion().cancelled()) return false;
     forget(writing->text.job());
     return true;
   });
@@ -352,7 +373,6 @@ void Engine::drop_cancelled() {
     return true;
   });
   metrics_.queued_texts = waiting_texts_;
-  metrics_.running_texts = running_texts_;
 }
 
 }  // namespace moh

@@ -75,6 +75,7 @@ class Engine {
   void score_prompt(Reading& reading, const Tensor& hidden, std::int64_t begin);
   void begin_texts(Reading& reading, const Tensor& hidden);
   void write_tokens();
+  void hand_over();
   void drop_cancelled();
   void forget(const TextJob& job);
   static std::int64_t cache_tokens_of(const TextJob& job);

@@ -25,29 +25,28 @@ void GeneratedText::draw(std::span<const float> logits, std::vector<TokenLogprob
   last_ = picker_.pick(logits.first(std::min(known, logits.size())));
   if (job_.logprobs) scores.push_back(logprobs_of(logits, last_, *job_.logprobs));
   ++generated_;
-  TextPiece piece{.choice = choice_, .text = {}, .scores = std::move(scores), .tokens = 1, .finish = {}};
+  piece_ = {.choice = choice_, .text = {}, .scores = std::move(scores), .tokens = 1, .finish = {}};
   if (ends(last_)) {
-    piece.finish = Finish::kStop;
+    piece_.finish = Finish::kStop;
   } else {
-    piece.text = filter_.push(characters_.push(rules_.text.tokenizer().token_bytes(last_)));
+    piece_.text = filter_.push(characters_.push(rules_.text.tokenizer().token_bytes(last_)));
     if (filter_.stopped()) {
-      piece.finish = Finish::kStop;
+      piece_.finish = Finish::kStop;
     } else if (generated_ == job_.max_tokens) {
-      piece.finish = Finish::kLength;
+      piece_.finish = Finish::kLength;
     }
   }
-  if (piece.finish) {
-    piece.text += filter_.push(characters_.finish());
-    piece.text += filter_.finish();
+  if (piece_.finish) {
+    piece_.text += filter_.push(characters_.finish());
+    piece_.text += filter_.finish();
   }
-  finished_ = piece.finish.has_value();
-  completion_->add(std::move(piece));
+  finished_ = piece_.finish.has_value();
 }
 
 void GeneratedText::end_with(std::vector<TokenLogprobs> scores) {
   finished_ = true;
-  completion_->add(
-      {.choice = choice_, .text = {}, .scores = std::move(scores), .tokens = 0, .finish = Finish::kLength});
+  piece_ = {
+      .choice = choice_, .text = {}, .scores = std::move(scores), .tokens = 0, .finish = Finish::kLength};
 }
 
 }  // namespace moh

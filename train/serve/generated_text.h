@@ -3,6 +3,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "train/serve/completion.h"
@@ -27,11 +28,14 @@ class GeneratedText {
 
   Completion& completion() const { return *completion_; }
   const TextJob& job() const { return job_; }
-  /// Draws a token from `logits` [V] and hands over what it adds, with the scores of the tokens before it,
-  /// `scores`. Throws NumericError for logits that are NaN.
+  /// Draws a token from `logits` [V]; what it adds, with the scores of the tokens before it, `scores`, is the
+  /// next piece. Throws NumericError for logits that are NaN.
   void draw(std::span<const float> logits, std::vector<TokenLogprobs> scores = {});
-  /// Hands over the scores of a prompt that is not continued, and ends the text.
+  /// Ends the text without a token: the scores of a prompt that is not continued are its only piece.
   void end_with(std::vector<TokenLogprobs> scores);
+  /// Gives the piece that draw() or end_with() has made to the completion. Calls that only compute come
+  /// before it, so that whoever reads the last piece finds the text counted as ended.
+  void hand_over() { completion_->add(std::move(piece_)); }
 
   bool finished() const { return finished_; }
   TokenId last() const { return last_; }
@@ -46,6 +50,7 @@ class GeneratedText {
   TokenPicker picker_;
   Utf8Stream characters_{ControlCharacters::kKeep};
   StopFilter filter_;
+  TextPiece piece_;
   std::int64_t generated_ = 0;
   TokenId last_ = 0;
   bool finished_ = false;

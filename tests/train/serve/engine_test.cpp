@@ -167,6 +167,14 @@ TEST_CASE("serve: a completion wakes whoever watches it once until all is taken"
   CHECK(completion.done());
 }
 
+TEST_CASE("serve: a text is counted as ended before its last piece is handed over") {
+  Running server;
+  for (std::uint64_t seed = 0; seed < 200; ++seed) {
+    texts_of(*server.engine.submit({job_of(4, seed, 3)}), 1);
+    REQUIRE(server.metrics.running_texts == 0);
+  }
+}
+
 TEST_CASE("serve: a token that ends a text is counted, and has no text") {
   Running running;
   TextJob job = job_of(20, 5);
