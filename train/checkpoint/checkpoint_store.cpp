@@ -50,7 +50,7 @@ const CheckpointInfo* best_of(const std::vector<CheckpointInfo>& all, bool highe
 }  // namespace
 
 CheckpointStore::CheckpointStore(const fs::path& run_folder, RetentionPolicy retention, Warn warn)
-    : folder_(run_folder / "checkpoints"), retention_(retention), warn_(std::move(warn)) {
+    : folder_(run_folder / "checkpoints"), retention_(std::move(retention)), warn_(std::move(warn)) {
   if (retention_.keep_last < 1) {
     throw ValueError(
         error_message("checkpoints", "keep_last", "1 or more", std::to_string(retention_.keep_last)));

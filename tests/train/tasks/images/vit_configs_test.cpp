@@ -136,9 +136,9 @@ TEST_CASE("vit configs: the other reading of 100 epochs is a file to include aft
   const TemporaryFolder folder;
   const std::string ablations = (vit_folder / "ablations").string();
   for (const char* row : {"full", "moa"}) {
-    const std::string path =
-        write_file(folder / "mine.yaml", "include: [" + ablations + "/" + row + ".yaml, " + ablations +
-                                             "/whole_cosine_recipe.yaml]\n");
+    std::string text = "include: [" + ablations;
+    text.append("/").append(row).append(".yaml, ").append(ablations).append("/whole_cosine_recipe.yaml]\n");
+    const std::string path = write_file(folder / "mine.yaml", text);
     const RunConfig run = load_run_config(path, {}, families().configs());
     RunConfig cut = load(std::string("ablations/") + row);
     CHECK(run.schedule_epochs.decay == 100);
