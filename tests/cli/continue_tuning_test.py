@@ -212,13 +212,6 @@ class ContinueTuning(support.MohTest):
         self.assertIn("shared_heads: [1, 3]", resolved(self.folder / "on"))
         self.assertLess(support.losses(self.folder / "on")[0], support.losses(self.folder / "dense")[0] - 0.5)
 
-    def test_the_paper_form_of_a_two_line_job(self):
-        job = self.write("inline.yaml", support.to_yaml(JOB) +
-                         "\ninit: {from: dense, moh: {router: query_norm, shared: 2, routed_top_k: 1}}\n")
-        self.moh("train", job.name, "output.dir=inline")
-        self.moh("train", self.job(router="query_norm"))
-        self.assert_same_state("inline", "run")
-
 
 if __name__ == "__main__":
     support.main()

@@ -65,13 +65,9 @@ constexpr std::span<const std::string_view> names_of(E) {
 /// Aliases that YAML may use. Output has the names.
 inline constexpr config::NameAlias kPrecisionAliases[] = {
     {"fp32", "float32"}, {"f32", "float32"}, {"bf16", "bfloat16"}};
-inline constexpr config::NameAlias kAttentionBackendAliases[] = {{"moh", "native"}};
 
 constexpr std::span<const config::NameAlias> aliases_of(Precision) {
   return kPrecisionAliases;
-}
-constexpr std::span<const config::NameAlias> aliases_of(AttentionBackend) {
-  return kAttentionBackendAliases;
 }
 
 /// The name in YAML: name_of(Precision::kFloat32) is "float32".

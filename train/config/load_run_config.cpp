@@ -10,7 +10,6 @@
 
 #include "train/config/active_heads.h"
 #include "train/config/number_text.h"
-#include "train/config/old_keys.h"
 #include "train/config/problems.h"
 #include "train/config/run_rules.h"
 #include "train/config/write_fields.h"
@@ -175,7 +174,6 @@ RunFile RunFile::of_text(const std::string& name, std::string text, FamilyConfig
 }
 
 void RunFile::read(const std::string& path) {
-  for (Value& layer : layers_.roots) config::move_old_keys(layer, notes_);
   run_ = beginning(path);
   read_layers();
 }

@@ -45,15 +45,10 @@ void Problems::throw_if_any() const {
   throw ConfigError(message);
 }
 
-std::string named_as_written(const std::string& key, const GivenKeys& given) {
-  const auto old = given.old_names.find(key);
-  return old == given.old_names.end() ? key : old->second + " (now " + key + ")";
-}
-
 void Rules::refuse(const std::vector<std::string>& keys, std::string_view expected, std::string_view found,
                    std::string_view fix) {
   if (std::ranges::none_of(keys, [&](const std::string& key) { return was_refused(key); }))
-    problems_.add(place_of(keys), named_as_written(keys.front(), given_), expected, found, fix);
+    problems_.add(place_of(keys), keys.front(), expected, found, fix);
 }
 
 void Rules::refuse(const ConfigFaults& faults) {

@@ -68,15 +68,9 @@ struct GivenKeys {
   /// Counts that were given as shares of a layer's heads, in percent. They become counts when the number of
   /// heads is known.
   std::map<std::string, double, std::less<>> shares;
-  /// Complete keys as written, of those given by a name of earlier versions.
-  std::map<std::string, std::string, std::less<>> old_names;
   /// Keys, sections too, whose value was refused, and those that a misspelt key was probably meant to be.
   std::set<std::string, std::less<>> refused;
 };
-
-/// The key for messages: "model.moh.top_k", or "init.moh.routed_top_k (now model.moh.top_k)" if the user
-/// wrote the old name.
-std::string named_as_written(const std::string& key, const GivenKeys& given);
 
 /// Collects violations of rules between fields. A rule names its keys, so that the message can point to one
 /// that the user gave, and that nothing is reported about values which could not be read.

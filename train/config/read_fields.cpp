@@ -303,10 +303,10 @@ class FieldsReader {
       const auto field = std::ranges::find(section.fields(), entry.key, &Field::name);
       const auto child = std::ranges::find(section.sections(), entry.key, &Section::name);
       if (field != section.fields().end()) {
-        read_field(*field, entry.value, key, entry.old_key);
+        read_field(*field, entry.value, key, key);
       } else if (child != section.sections().end() && is_short_form(*child, entry.value)) {
         const Field& first = child->fields().front();
-        read_field(first, entry.value, join_key(key, first.name), "", key);
+        read_field(first, entry.value, join_key(key, first.name), key);
       } else if (child != section.sections().end()) {
         read_section(*child, entry.value, key);
       } else {
@@ -320,14 +320,10 @@ class FieldsReader {
     return section.has_short_form() && value.kind != Value::Kind::kMap;
   }
 
-  /// `old_key` is the key's former name, if it was written, and `shown` what messages call it, if not `key`.
-  void read_field(const Field& field, const Value& value, const std::string& key, const std::string& old_key,
-                  const std::string& shown = "") {
+  /// `shown` is what messages call the key.
+  void read_field(const Field& field, const Value& value, const std::string& key, const std::string& shown) {
     given_.shares.erase(key);
-    given_.old_names.erase(key);
-    if (!old_key.empty()) given_.old_names[key] = old_key;
-    ValueReader reader(field, value, shown.empty() ? named_as_written(key, given_) : shown, given_,
-                       problems_);
+    ValueReader reader(field, value, shown, given_, problems_);
     const bool share = takes_share(field) && is_share(value);
     if (share ? reader.read_share(given_.shares[key]) : std::visit(reader, field.target)) {
       given_.places.insert_or_assign(key, value.mark);

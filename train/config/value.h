@@ -32,7 +32,6 @@ struct Entry {
   std::string key;
   Mark mark;  ///< of the key
   Value value;
-  std::string old_key{};  ///< the complete key as written, if that is a name of earlier versions
 };
 
 /// The value in a message: its text as written (shortened, control characters escaped), "a list", "a map" or

@@ -26,7 +26,6 @@ struct Loader {
   RunConfig load(const std::string& text) {
     const std::string path = write_file(folder / "a.yaml", "data: {train: x}\n" + text);
     RunFile file(path, {}, language_only());
-    notes = file.notes();
     if (!file.leaves_model_open()) return file.finish(ConfigUse::kData);
     CHECK(file.run().init.from == "ckpt");
     ++opened;
@@ -41,7 +40,6 @@ struct Loader {
 
   TemporaryFolder folder;
   LanguageRun source = checkpoint_run();
-  std::vector<std::string> notes;
   int opened = 0;
 };
 
@@ -94,40 +92,6 @@ TEST_CASE("config: the resolved config needs no checkpoint, and reads back to th
     CHECK(print_resolved(again) == print_resolved(run));
     CHECK(loader.opened == 0);
   }
-}
-
-TEST_CASE("config: keys of earlier versions are read under their names of today, and a note says so") {
-  Loader loader;
-  const RunConfig run = loader.load(
-      "init: {from: ckpt, moh: {router: learned, shared: 2, routed_top_k: 2, shared_heads: learned, "
-      "straight_through: all, router_start: zero}}\n");
-  const MohConfig& moh = model_of(run).moh;
-  CHECK(moh.router == RouterKind::kLearned);
-  CHECK(moh.num_shared == 2);
-  CHECK(moh.top_k == 2);
-  CHECK(moh.shared_heads.rule == HeadRule::kLearned);
-  CHECK(moh.straight_through == StraightThrough::kAll);
-  CHECK(run.init.moh.router_start == RouterStart::kZero);
-  REQUIRE(loader.notes.size() == 5);
-  CHECK_THAT(loader.notes[0],
-             Catch::EndsWith("a.yaml:2:26: init.moh.router: has been renamed to model.moh.router"));
-  // Values are checked where they stand, under the name that the user wrote.
-  CHECK(error_of("model: {moh: {router: learned, shared: 9}}\n") ==
-        "a.yaml:1:40: model.moh.shared (now model.moh.num_shared): expected at most model.heads (8), found 9 "
-        "(layer 0)");
-  CHECK_THAT(error_of("init: {from: x, moh: {routed_top_k: [1, x]}}\n"),
-             Catch::Contains("init.moh.routed_top_k (now model.moh.top_k)[1]: expected an integer"));
-  CHECK_THAT(error_of("model: {moh: {router: learned, shared: 9}}\n", {"model.moh.num_shared=10"}),
-             Catch::Contains("model.moh.num_shared=10: model.moh.num_shared: expected at most model.heads"));
-  // What a run of an earlier version wrote down gives each of them twice; today's name holds.
-  loader.load(std::string("init: {from: ckpt, moh: {router: none, shared: 0, shared_heads: first}}\n") +
-              kTwoOfSix + ", shared_heads: [1, 4]}}\n");
-  REQUIRE(loader.notes.size() == 3);
-  CHECK_THAT(loader.notes[1],
-             Catch::EndsWith("has been renamed to model.moh.num_shared, which is given, too, and used"));
-  const RunConfig twice = loader.load(std::string("init: {from: ckpt, moh: {shared_heads: output_norm}}\n") +
-                                      kTwoOfSix + ", shared_heads: [1, 4]}}\n");
-  CHECK(model_of(twice).moh.shared_heads.every == std::vector<std::int64_t>{1, 4});
 }
 
 TEST_CASE(

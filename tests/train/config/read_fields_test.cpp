@@ -259,15 +259,12 @@ TEST_CASE("config fields: lists") {
        "1:41: data.validation[0].path[1]: expected a path, found a list\n"
        "a.yaml:1:55: data.validation[0].weight: expected a number above 0, found 0"},
       {"data: {validation: [a,,b]}\n", "1:23: data.validation[1]: expected a path, found nothing"},
-      {"model: {moh: {shared: []}}\n",
-       "1:23: model.moh.shared (now model.moh.num_shared): expected an integer of at least 0 (heads), a "
-       "share of a layer's heads such as 25%, or a list of such integers, one per layer, found an empty "
-       "list"},
-      {"model: {moh: {shared: [1, 2.5, -1]}}\n",
-       "1:27: model.moh.shared (now model.moh.num_shared)[1]: expected an integer of at least 0 (heads), "
-       "found 2.5\n"
-       "a.yaml:1:32: model.moh.shared (now model.moh.num_shared)[2]: expected an integer of at least 0 "
-       "(heads), found -1"},
+      {"model: {moh: {num_shared: []}}\n",
+       "1:27: model.moh.num_shared: expected an integer of at least 0 (heads), a share of a layer's heads "
+       "such as 25%, or a list of such integers, one per layer, found an empty list"},
+      {"model: {moh: {num_shared: [1, 2.5, -1]}}\n",
+       "1:31: model.moh.num_shared[1]: expected an integer of at least 0 (heads), found 2.5\n"
+       "a.yaml:1:36: model.moh.num_shared[2]: expected an integer of at least 0 (heads), found -1"},
   });
 }
 
