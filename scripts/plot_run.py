@@ -69,7 +69,7 @@ def is_head_load(value):
 
 
 def evaluated_data(record):
-    """Over which data an evaluation was, as far as its record tells; records of earlier versions do not."""
+    """Over which data an evaluation was, as far as its record tells."""
     sources = tuple(sorted(name.removeprefix("loss/") for name in record if name.startswith("loss/")))
     return record.get("evaluated"), record.get("held_out"), sources
 

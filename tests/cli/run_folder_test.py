@@ -55,11 +55,6 @@ class StartAndResume(support.MohTest):
         self.write("configs/a/b/quick.yaml", "data: {train: x}\n")
         self.assert_says(self.moh("config", "configs/a/b/quick.yaml"), "dir: runs/a/b/quick")
 
-    def test_a_run_where_earlier_versions_put_it_is_told(self):
-        self.train({"train.steps": 4}, "output.dir=runs/tiny")
-        output = self.train({"train.steps": 4}, "--resume", "output.dir=runs/llm/tiny")
-        self.assert_says(output, "no checkpoint in runs/llm/tiny yet", "there is a run in runs/tiny", "output.dir=runs/tiny continues it")
-
     def test_overwrite_starts_over_and_keeps_what_is_not_the_run_s(self):
         self.train({"seed": 9, "train.steps": 12})
         self.write("run/notes.txt", "mine")

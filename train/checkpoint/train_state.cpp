@@ -37,12 +37,6 @@ std::int64_t count_at(const Json& json, const char* key) {
   return value.get<std::int64_t>();
 }
 
-/// Absent in earlier versions.
-template <class T>
-std::vector<T> list_at(const Json& json, const char* key) {
-  return json.contains(key) ? json.at(key).get<std::vector<T>>() : std::vector<T>();
-}
-
 std::vector<std::pair<std::string, std::string>> texts_at(const Json& json, const char* key) {
   std::vector<std::pair<std::string, std::string>> texts;
   for (const auto& [name, value] : json.at(key).items()) texts.emplace_back(name, value.get<std::string>());
@@ -58,21 +52,20 @@ TrainState read(const Json& json) {
   TrainState state;
   state.step = count_at(json, "step");
   state.samples = count_at(json, "samples");
-  state.items = count_at(json, json.contains("items") ? "items" : "tokens");  // the key in earlier versions
+  state.items = count_at(json, "items");
   state.optimizer_steps = count_at(json, "optimizer_steps");
   state.skipped_in_row = count_at(json, "skipped_in_row");
   state.elapsed_seconds = json.at("elapsed_seconds").get<double>();
-  const Json& best = json.at(json.contains("best_score") ? "best_score" : "best_loss");
+  const Json& best = json.at("best_score");
   if (!best.is_null()) state.best_score = best.get<double>();
-  state.evaluation_due =
-      json.value("evaluation_due", false);  // absent in earlier versions, which did not interrupt evaluations
-  state.average_warmup = json.value("average_warmup", false);
-  state.recent_losses = list_at<double>(json, "recent_losses");
-  state.recent_grad_norms = list_at<double>(json, "recent_grad_norms");
-  state.selections = list_at<std::string>(json, "selections");
+  state.evaluation_due = json.at("evaluation_due").get<bool>();
+  state.average_warmup = json.at("average_warmup").get<bool>();
+  json.at("recent_losses").get_to(state.recent_losses);
+  json.at("recent_grad_norms").get_to(state.recent_grad_norms);
+  json.at("selections").get_to(state.selections);
   state.seed = json.at("seed").get<std::int64_t>();
   state.identity = texts_at(json, kIdentity);
-  if (json.contains("data")) state.data = texts_at(json, "data");
+  state.data = texts_at(json, "data");
   return state;
 }
 

@@ -27,13 +27,11 @@ struct TrainState {
   std::optional<double> best_score;  ///< of the evaluations so far
   std::vector<double> recent_losses, recent_grad_norms;  ///< what guard.spike compares with, oldest first
   std::vector<std::string> selections;  ///< RouterWatch::churn(), at the last checkpoint that was due
-  /// Whether the decay of the moving average began lower (ema.warmup); of earlier versions false.
-  bool average_warmup = false;
-  bool evaluation_due = false;  ///< a signal interrupted the evaluation after this step
+  bool average_warmup = false;          ///< the decay of the moving average began lower (ema.warmup)
+  bool evaluation_due = false;          ///< a signal interrupted the evaluation after this step
   std::int64_t seed = 0;
-  TrainedIdentity identity;  ///< of the task
-  std::vector<std::pair<std::string, std::string>>
-      data;  ///< Task::data_contents(); of earlier versions empty
+  TrainedIdentity identity;                               ///< of the task
+  std::vector<std::pair<std::string, std::string>> data;  ///< Task::data_contents()
 };
 
 std::string to_json(const TrainState& state);
@@ -48,8 +46,7 @@ TrainState train_state_of(const StoredCheckpoint& checkpoint);
 std::string model_only_json(const TrainedIdentity& identity);
 /// Whether a checkpoint holds a model only.
 bool is_model_only(const StoredCheckpoint& checkpoint);
-/// TrainState::identity of a run's checkpoint, or what a conversion kept of it; conversions of earlier
-/// versions kept nothing. Throws CheckpointError.
+/// TrainState::identity of a run's checkpoint, or what a conversion kept of it. Throws CheckpointError.
 TrainedIdentity trained_identity(const StoredCheckpoint& checkpoint);
 
 }  // namespace moh

@@ -47,16 +47,6 @@ void take_measured_heads(const RunConfig& before, RunConfig& config) {
     moh->shared_heads = measured->shared_heads;
 }
 
-/// Earlier versions put a run without output.dir into runs/NAME, whatever its family.
-void note_earlier_folder(const std::filesystem::path& output, const std::string& file) {
-  const std::filesystem::path name = std::filesystem::path(file).stem(), earlier = "runs" / name;
-  const bool is_default = !output.empty() && *output.begin() == "runs" && output.filename() == name;
-  if (!is_default || output == earlier || list_checkpoints(earlier / "checkpoints").empty()) return;
-  log_warning("resume: there is a run in " + earlier.string() +
-              ", where earlier versions put that of this file; output.dir=" + earlier.string() +
-              " continues it");
-}
-
 /// The checkpoint to resume from; nothing for a new run.
 std::optional<StoredCheckpoint> find_checkpoint(CheckpointStore& store, const RunConfig& config,
                                                 const TrainArgs& args) {
@@ -69,7 +59,6 @@ std::optional<StoredCheckpoint> find_checkpoint(CheckpointStore& store, const Ru
   std::optional<StoredCheckpoint> newest = store.open_newest(args.allow_older);
   if (!newest) {
     log_info("resume: no checkpoint in " + config.output.dir.string() + " yet; starting at step 0");
-    note_earlier_folder(config.output.dir, args.config);
     return std::nullopt;
   }
   require_resumable(*newest);

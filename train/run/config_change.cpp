@@ -9,7 +9,6 @@
 #include "train/config/load_run_config.h"
 #include "train/config/write_fields.h"
 #include "train/log/logging.h"
-#include "train/tasks/data/data_contents.h"
 
 namespace moh {
 
@@ -60,7 +59,7 @@ const std::string* contents_of(const DataContents& data, std::string_view key) {
 /// A text about the difference of the data of key `key`; "" if there is none.
 std::string difference_of(std::string_view key, const DataContents& before, const DataContents& now) {
   const std::string *was = contents_of(before, key), *is = contents_of(now, key);
-  if (was != nullptr && is != nullptr && same_data(*was, *is)) return "";
+  if (was != nullptr && is != nullptr && *was == *is) return "";
   return std::string(key) + ": " + (was == nullptr ? "none" : *was) + " -> " + (is == nullptr ? "none" : *is);
 }
 
@@ -104,7 +103,6 @@ void review_config_changes(const RunConfig& before, const RunConfig& now, bool a
 }
 
 void review_data_changes(const DataContents& before, const DataContents& now, bool allow) {
-  if (before.empty()) return;
   std::vector<std::string_view> keys;
   for (const DataContents* data : {&before, &now}) {
     for (const auto& [key, contents] : *data) {

@@ -27,8 +27,7 @@ using DataContents = std::vector<std::pair<std::string, std::string>>;
 void review_config_changes(const RunConfig& before, const RunConfig& now, bool allow,
                            const DataContents& data = {});
 
-/// The same for the contents of the data; `before` is empty for checkpoints of earlier versions. Throws
-/// DataError.
+/// The same for the contents of the data. Throws DataError.
 void review_data_changes(const DataContents& before, const DataContents& now, bool allow);
 
 }  // namespace moh

@@ -44,30 +44,6 @@ TEST_CASE("trainer: the state reads back as it was written") {
   CHECK_FALSE(train_state_from_json(to_json(state), "checkpoint").best_score);
 }
 
-TEST_CASE("trainer: a state of a version that did not stop evaluations has none due") {
-  const std::string text = replaced(to_json({.step = 12}), "  \"evaluation_due\": false,\n", "");
-  CHECK_FALSE(train_state_from_json(text, "checkpoint").evaluation_due);
-}
-
-TEST_CASE("trainer: a state of a version without a guard of spikes has an empty window") {
-  std::string text = to_json({.step = 12});
-  for (const char* key : {"recent_losses", "recent_grad_norms", "selections"})
-    text = replaced(text, "  \"" + std::string(key) + "\": [],\n", "");
-  CHECK(train_state_from_json(text, "checkpoint").recent_losses.empty());
-}
-
-TEST_CASE("trainer: a state of a version that knew nothing of the data's contents has none") {
-  const std::string text = replaced(to_json({.step = 12}), ",\n  \"data\": {}", "");
-  CHECK(train_state_from_json(text, "checkpoint").data.empty());
-}
-
-TEST_CASE("trainer: a state of a version that knew text alone counts its tokens and its best loss") {
-  const std::string now = to_json({.step = 12, .items = 34, .best_score = 1.5});
-  const std::string then =
-      replaced(replaced(now, "\"items\"", "\"tokens\""), "\"best_score\"", "\"best_loss\"");
-  CHECK(to_json(train_state_from_json(then, "checkpoint")) == now);
-}
-
 TEST_CASE("trainer: a state that is not what to_json writes is refused, naming the field") {
   const std::string good = to_json({.step = 12});
   CHECK_THROWS_WITH(train_state_from_json(replaced(good, "\"step\": 12", "\"step\": -1"), "checkpoint x"),

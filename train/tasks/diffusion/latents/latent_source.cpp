@@ -8,7 +8,6 @@
 #include "train/config/number_text.h"
 #include "train/io/checksum.h"
 #include "train/io/printable.h"
-#include "train/tasks/data/data_contents.h"
 #include "train/tasks/images/class_names.h"
 #include "train/tasks/images/data/checked_source.h"
 #include "train/tasks/images/data/class_list.h"
@@ -205,7 +204,7 @@ std::optional<MakingDifference> difference_of_latents(const LatentShardInfo& exp
 std::optional<MakingDifference> difference_of_making(const LatentShardInfo& expected,
                                                      const LatentShardInfo& found) {
   if (auto difference = difference_of_latents(expected, found)) return difference;
-  if (!same_data(expected.source, found.source))
+  if (expected.source != found.source)
     return MakingDifference{"pictures", printable(expected.source, kSourceShown),
                             printable(found.source, kSourceShown)};
   return first_difference(

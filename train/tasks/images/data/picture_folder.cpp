@@ -10,7 +10,6 @@
 #include "train/io/checksum.h"
 #include "train/io/printable.h"
 #include "train/log/logging.h"
-#include "train/tasks/data/data_contents.h"
 #include "train/tasks/data/input_files.h"
 #include "train/tasks/images/data/class_list.h"
 #include "train/tasks/images/data/content_sample.h"
@@ -93,9 +92,8 @@ class PictureFolder final : public PictureSource {
       checksum.update(std::as_bytes(std::span(files_[i])));
       checksum.update(std::as_bytes(std::span("\n", 1)));
     }
-    return with_contents(std::to_string(size()) + " pictures, " + std::to_string(class_names_.size()) +
-                             " classes, checksum of names " + checksum.hex(),
-                         sampled_contents());
+    return std::to_string(size()) + " pictures, " + std::to_string(class_names_.size()) +
+           " classes, checksum of names " + checksum.hex() + ", of contents " + sampled_contents();
   }
 
   void load(std::int64_t index, std::vector<std::byte>& bytes) const override {

@@ -10,7 +10,6 @@
 #include "train/io/checksum.h"
 #include "train/io/input_file.h"
 #include "train/io/printable.h"
-#include "train/tasks/data/data_contents.h"
 #include "train/tasks/images/data/archive_state.h"
 #include "train/tasks/images/data/class_list.h"
 #include "train/tasks/images/data/content_sample.h"
@@ -56,10 +55,9 @@ class PictureShards final : public PictureSource {
       for (const auto* numbers : {&shard.index.offsets, &shard.index.sizes, &shard.index.labels})
         checksum.update(std::as_bytes(std::span(*numbers)));
     }
-    return with_contents(std::to_string(size_) + " pictures in " + std::to_string(shards_.size()) +
-                             " archives, " + std::to_string(class_names_.size()) +
-                             " classes, checksum of places " + checksum.hex(),
-                         sampled_contents());
+    return std::to_string(size_) + " pictures in " + std::to_string(shards_.size()) + " archives, " +
+           std::to_string(class_names_.size()) + " classes, checksum of places " + checksum.hex() +
+           ", of contents " + sampled_contents();
   }
 
   void load(std::int64_t index, std::vector<std::byte>& bytes) const override {
