@@ -79,10 +79,6 @@ std::vector<ProfileInterval> Profiler::intervals() const {
   return intervals;
 }
 
-std::string_view Profiler::innermost() const {
-  return open_.empty() ? std::string_view() : spans_[open_.back()].entry->op;
-}
-
 std::vector<ProfileEntry> Profiler::entries() const {
   MOH_CHECK(open_.empty(), "a profile is read between ops");
   std::map<const ProfileEntry*, double> own_seconds;

@@ -56,9 +56,6 @@ class Profiler {
   /// time, inside an op (attention's scores in its backward pass) or by recompute().
   double model_flops() const { return model_flops_; }
 
-  /// The innermost op that is running, "" outside ops.
-  std::string_view innermost() const;
-
   /// The profiler of this thread, or null.
   static Profiler* current() { return current_; }
 

@@ -11,7 +11,6 @@
 
 #include "core/dry_run.h"
 #include "core/error.h"
-#include "core/loop_rehearsal.h"
 #include "core/loop_shares.h"
 #include "core/processors.h"
 #include "core/thread_team.h"
@@ -58,7 +57,6 @@ std::atomic<int>& threads_of_loops() {
 }  // namespace
 
 int num_threads() {
-  if (const LoopRehearsal* rehearsal = LoopRehearsal::current()) return rehearsal->threads();
   return threads_of_loops();
 }
 
@@ -77,16 +75,13 @@ void parallel_for(std::int64_t count, std::int64_t grain,
   if (dry_run()) return;
   const std::int64_t chunks = num_chunks(count, grain);
   const auto run = [&](std::int64_t chunk) { body(chunk * grain, std::min(count, (chunk + 1) * grain)); };
-  LoopRehearsal* const rehearsal = LoopRehearsal::current();
-  const bool inside = rehearsal != nullptr ? rehearsal->inside_loop() : in_loop;
-  if (chunks <= 1 || num_threads() == 1 || inside) {
+  const int threads = num_threads();
+  if (chunks <= 1 || threads == 1 || in_loop) {
     for (std::int64_t chunk = 0; chunk < chunks; ++chunk) run(chunk);
     return;
   }
-  if (rehearsal != nullptr) return rehearsal->run(chunks, run);
   std::exception_ptr error;
   std::atomic_flag failed = ATOMIC_FLAG_INIT;
-  const int threads = num_threads();
   LoopShares shares(chunks, threads);
   team().run(threads, [&](int thread) {
     in_loop = true;

@@ -6,8 +6,7 @@
 
 namespace moh {
 
-/// Number of threads of parallel loops (core/thread_team.h), the one that comes to the loop among them; in a
-/// rehearsal (core/loop_rehearsal.h) those it is for.
+/// Number of threads of parallel loops (core/thread_team.h), the one that comes to the loop among them.
 int num_threads();
 
 /// Upper bound for the number of threads, beyond any machine.

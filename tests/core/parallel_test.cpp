@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "core/error.h"
+#include "core/loop_shares.h"
 #include "tests/support/environment_scope.h"
 
 using namespace moh;
@@ -94,6 +95,27 @@ TEST_CASE("parallel: several threads take part, each with an index of its own") 
   });
   CHECK(seen[0]);
   CHECK(seen[1]);
+}
+
+TEST_CASE("parallel: a thread takes its own share of the chunks first, then those of the others") {
+  LoopShares shares(5, 2);  // {0, 1} and {2, 3, 4}
+  LoopShares::Walk first{0}, second{1};
+  CHECK(shares.next(second) == 2);
+  for (const std::int64_t chunk : {0, 1, 3, 4, -1}) CHECK(shares.next(first) == chunk);
+  CHECK(shares.next(second) == -1);
+}
+
+TEST_CASE("parallel: threads beyond the shares help, too") {
+  LoopShares shares(256, 128);
+  REQUIRE(LoopShares::count(128) < 128);
+  LoopShares::Walk last{127};
+  std::set<std::int64_t> chunks;
+  while (true) {
+    const std::int64_t chunk = shares.next(last);
+    if (chunk < 0) break;
+    chunks.insert(chunk);
+  }
+  CHECK(chunks.size() == 256);
 }
 
 TEST_CASE("parallel: a loop inside another runs on the thread that calls it") {

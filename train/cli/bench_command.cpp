@@ -259,8 +259,6 @@ void add_bench_step(const Commands& commands) {
   command.add_option("--warmup", options.warmup, "Warm-up steps before the measured ones");
   command.add_flag("--random-data", options.random_data, "Synthetic data instead of data.train");
   command.add_flag("--profile", options.profile, "Then profile as many steps again, by op");
-  command.add_option("--schedule", options.schedule,
-                     "Then simulate how this many threads would divide each op's work");
   command.add_flag("--json", args.json, "Print one JSON object instead of a table");
   command.footer(
       R"(Nothing is written: no run folder, no checkpoint. Device and number of threads are the keys `device` and `threads`.

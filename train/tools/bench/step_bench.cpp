@@ -9,7 +9,6 @@
 #include "core/cuda/backend.h"
 #include "core/device_clock.h"
 #include "core/error.h"
-#include "core/parallel.h"
 #include "core/process_memory.h"
 #include "train/bench/require_option.h"
 #include "train/math/statistics.h"
@@ -25,10 +24,6 @@ constexpr std::string_view kBench = "bench step";
 void check(const RunConfig& config, const StepBenchOptions& o) {
   require_option(o.steps >= 1, kBench, "steps", "1 or more", o.steps);
   require_option(o.warmup >= 0, kBench, "warmup", "0 or more", o.warmup);
-  require_option(o.schedule >= 0 && o.schedule <= kMaxThreads, kBench, "schedule",
-                 "0 to " + std::to_string(kMaxThreads), o.schedule);
-  require_option(o.schedule == 0 || config.device == kCpu, kBench, "schedule",
-                 "0 on a GPU: threads of the CPU are what it is about", o.schedule);
   if (!config.cuda_graph) return;
   // The steps before the capture and the captured step itself are slower than replayed ones.
   constexpr int kLeast = TrainStep::kRehearsals + 1;
@@ -144,20 +139,6 @@ StepProfile profiled(Run& run, Device device, std::int64_t steps) {
   return summarize_profile(profiler.entries(), steps, clock.seconds(begin, end));
 }
 
-StepSchedule rehearsed(Run& run, std::int64_t steps, int threads) {
-  ScheduleRecorder recorder;
-  const LoopRehearsal rehearsal(threads, [&](std::span<const double> chunks) { recorder.add(chunks); });
-  DeviceClock clock(thread_seconds);
-  const Profiler profiler(clock);
-  const double begin = thread_seconds();
-  for (std::int64_t i = 0; i < steps; ++i) {
-    recorder.begin_step();
-    run.step();
-    run.finish();
-  }
-  return recorder.summarize(profiler.entries(), steps, thread_seconds() - begin, threads);
-}
-
 }  // namespace
 
 double StepProfile::other_ms() const {
@@ -203,7 +184,6 @@ StepBenchRecord run_step_bench(const RunConfig& config, const Family& family,
     MOH_CHECK(run.captured() == config.cuda_graph, "the step was captured exactly if cuda_graph is set");
     measure(run, r);
     if (options.profile) r.profile = profiled(run, config.device, options.steps);
-    if (options.schedule > 0) r.schedule = rehearsed(run, options.steps, options.schedule);
   }
   const MathModeScope mode(placement_of(config).math);
   r.ceilings = measure_ceilings(config.device, dtype_of(config.precision),

@@ -12,7 +12,6 @@
 #include "train/bench/ceilings.h"
 #include "train/config/run_config.h"
 #include "train/tasks/family.h"
-#include "train/tools/bench/step_schedule.h"
 #include "train/tools/plan/dry_step.h"
 
 namespace moh {
@@ -23,7 +22,6 @@ struct StepBenchOptions {
   std::int64_t steps = 10;   ///< measured steps
   bool random_data = false;  ///< synthetic data instead of the configuration's files
   bool profile = false;      ///< then profile as many steps again, by op; not with cuda_graph
-  int schedule = 0;          ///< then show how so many threads would share as many steps; 0: don't
 };
 
 /// Events that should not occur after the warm-up, counted over all measured steps.
@@ -79,7 +77,6 @@ struct StepBenchRecord {
   Ceilings ceilings;  ///< measured in the same process and with the same threads; on a GPU for the same dtype
 
   std::optional<StepProfile> profile;
-  std::optional<StepSchedule> schedule;
 
   double gflops() const { return flops.routed / step_ms * 1e-6; }
 };

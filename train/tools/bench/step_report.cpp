@@ -59,28 +59,6 @@ Json profile_json(const StepProfile& profile) {
   return {{"step_ms", profile.step_ms}, {"other_ms", profile.other_ms()}, {"ops", std::move(ops)}};
 }
 
-Json schedule_entry(const OpSchedule& op) {
-  return {{"one_thread_ms", op.serial_ms + op.in_loops_ms},
-          {"ms", op.serial_ms + op.busiest_ms},
-          {"serial_ms", op.serial_ms},
-          {"speedup", op.speedup()},
-          {"loops", op.loops},
-          {"chunks", op.chunks},
-          {"fewest_chunks", op.fewest_chunks},
-          {"busiest_share", op.busiest_share()}};
-}
-
-Json schedule_json(const StepSchedule& schedule) {
-  Json object = {{"threads", schedule.threads}};
-  object.update(schedule_entry(schedule.all));
-  for (const OpSchedule& op : schedule.ops) {
-    Json entry = {{"op", op.op}};
-    entry.update(schedule_entry(op));
-    object["ops"].push_back(std::move(entry));
-  }
-  return object;
-}
-
 void write_times(std::ostream& out, const StepBenchRecord& r) {
   fmt::print(out, "step                {:10.2f} ms   ({} steps, spread {:.1f}%)\n", r.step_ms,
              r.options.steps, 100 * r.step_ms_spread);
@@ -126,24 +104,6 @@ void write_profile(std::ostream& out, const StepProfile& profile) {
   fmt::print(out, "{:<32}{:10.3f}{:35.1f}%\n", "outside ops", profile.other_ms(), share(profile.other_ms()));
 }
 
-void write_schedule(std::ostream& out, const StepSchedule& schedule) {
-  fmt::print(out, "\n{:<32}{:>10}{:>12}{:>8}{:>10}{:>7}{:>8}{:>8}{:>9}\n", "op, ms of processor time",
-             "1 thread", fmt::format("{} threads", schedule.threads), "faster", "serial", "loops", "chunks",
-             "fewest", "busiest");
-  const auto write = [&](const std::string& name, const OpSchedule& op) {
-    fmt::print(out, "{:<32}{:10.3f}{:12.3f}{:8.1f}{:10.3f}{:7}{:8}{:8}{:8.2f}%\n", name,
-               op.serial_ms + op.in_loops_ms, op.serial_ms + op.busiest_ms, op.speedup(), op.serial_ms,
-               op.loops, op.chunks, op.fewest_chunks, 100 * op.busiest_share());
-  };
-  for (const OpSchedule& op : schedule.ops) write(op.op, op);
-  write("the step", schedule.all);
-  fmt::print(out,
-             "  (measured on one thread, chunk by chunk, loops cut for {} threads; fewest: chunks of a loop; "
-             "busiest:\n   the part of the loops' work that the busiest thread has, {:.2f}% when even; not "
-             "counted: waking\n   threads, and what they take from one another)\n",
-             schedule.threads, 100.0 / schedule.threads);
-}
-
 }  // namespace
 
 void write_json_line(std::ostream& out, const StepBenchRecord& r, const std::string& config,
@@ -181,7 +141,6 @@ void write_json_line(std::ostream& out, const StepBenchRecord& r, const std::str
   }
   if (!r.gpu.empty()) object["gpu"] = r.gpu;
   if (r.profile) object["profile"] = profile_json(*r.profile);
-  if (r.schedule) object["schedule"] = schedule_json(*r.schedule);
   out << object.dump(-1, ' ', false, Json::error_handler_t::replace) << '\n';
 }
 
@@ -199,7 +158,6 @@ void write_table(std::ostream& out, const StepBenchRecord& r) {
   write_rates(out, r);
   write_memory(out, r);
   if (r.profile) write_profile(out, *r.profile);
-  if (r.schedule) write_schedule(out, *r.schedule);
 }
 
 }  // namespace moh
