@@ -9,10 +9,9 @@ namespace moh {
 /// How heads are chosen that are not listed in the configuration.
 enum class HeadRule {
   kFirst,         ///< the first heads
-  kOutputNorm,    ///< largest mean output norm; this rule and those below are evaluated on calibration data
+  kOutputNorm,    ///< largest mean output norm; this rule and the next are evaluated on calibration data
                   ///< before the model is made, and replaced by lists (train/moh/init/shared_heads.h)
   kLossIncrease,  ///< largest increase of the loss when the head is removed
-  kLearned,       ///< kept by hard-concrete masks that are trained
 };
 
 /// A set of heads for each layer: by a rule, or listed, either once for every layer or layer by layer.

@@ -139,11 +139,9 @@ struct Check {
 
   void check_groups() const {
     if (moh.routing == RoutingUnit::kHeads) return;
-    const HeadRule rule = moh.shared_heads.rule;
-    if (rule == HeadRule::kLossIncrease || rule == HeadRule::kLearned)
+    if (moh.shared_heads.rule == HeadRule::kLossIncrease)
       faults.add({kSharedHeads, "moh.routing"},
-                 "first, output_norm, or lists of KV heads with routing: groups",
-                 rule == HeadRule::kLearned ? "learned" : "loss_increase");
+                 "first, output_norm, or lists of KV heads with routing: groups", "loss_increase");
     if (moh.learn_shared_until > 0)
       faults.add({"moh.routing", "moh.learn_shared_until"},
                  "heads with " + faults.key("moh.learn_shared_until"), "groups");

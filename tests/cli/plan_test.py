@@ -139,7 +139,7 @@ class Plan(support.MohTest):
     def test_shared_heads_that_are_measured(self):
         measured = {"init": {"from": "dense"}, "model.moh.num_shared": 1, "model.moh.top_k": 1}
         first = self.plan({"model.moh.num_shared": 1, "model.moh.top_k": 1})
-        for rule in ("output_norm", "loss_increase", "learned"):
+        for rule in ("output_norm", "loss_increase"):
             with self.subTest(rule=rule):
                 size = {key: first[key] for key in ("parameters", "flops_per_token", "recompute", "activated_heads")}
                 config = self.config({**NO_TEXT, **measured, "model.moh.shared_heads": rule})

@@ -125,8 +125,8 @@ class StopSignals(support.MohTest):
         self.moh("train", self.config({**support.DENSE, "output.dir": "dense"}, "dense.yaml"))
         job = {key: value for key, value in support.TINY.items() if key != "model"}
         self.write("moh.yaml", support.to_yaml(
-            {**job, "init": {"from": "dense", "moh": {"calibration": {"batches": 1000, "mask_steps": 1_000_000}}},
-             "model": {"moh": {"router": "learned", "num_shared": 1, "top_k": 1, "shared_heads": "learned"}}}) + "\n")
+            {**job, "init": {"from": "dense", "moh": {"calibration": {"batches": 100_000}}},
+             "model": {"moh": {"router": "learned", "num_shared": 1, "top_k": 1, "shared_heads": "loss_increase"}}}) + "\n")
         for existed in (False, True):
             if existed:
                 self.write("run/notes.txt", "mine")

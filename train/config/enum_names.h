@@ -43,7 +43,7 @@ inline constexpr std::tuple kEnumNames{
     EnumNames<RouterInit>{{"normal", "zeros"}},
     EnumNames<RouterPrecision>{{"same", "float32"}},
     EnumNames<StraightThrough>{{"none", "selected", "all"}},
-    EnumNames<HeadRule>{{"first", "output_norm", "loss_increase", "learned"}},
+    EnumNames<HeadRule>{{"first", "output_norm", "loss_increase"}},
     EnumNames<NewRows>{{"mean", "normal", "zeros"}},
     EnumNames<RouterStart>{{"zero", "random", "calibrated"}},
     EnumNames<TeacherKind>{{"twin", "source"}},

@@ -133,10 +133,6 @@ void add_init(InitConfig& c, Section& root) {
   calibration.field("batches", c.moh.calibration.batches, at_least(0).capped(kMaxWidth),
                     "Number of batches of `train.batch_size` samples. 0: nothing is measured, which "
                     "`router_start: calibrated` and measured `shared_heads` do not allow.");
-  calibration.field("mask_steps", c.moh.calibration.mask_steps, at_least(1, "steps").capped(kMaxSteps),
-                    "With `model.moh.shared_heads: learned`: training steps of the masks, one batch each.");
-  calibration.field("mask_learning_rate", c.moh.calibration.mask_learning_rate, above(0),
-                    "With `model.moh.shared_heads: learned`: learning rate of the masks' logits (Adam).");
   calibration.field("ridge", c.moh.calibration.ridge, above(0),
                     "With `router_start: calibrated`: penalty of the ridge regression, relative to the mean "
                     "square of the inputs.");
@@ -342,11 +338,12 @@ Section describe(MohConfig& c) {
       "kept groups alone.");
   s.field("num_shared", c.num_shared, at_least(0, "heads").capped(kMaxHeads),
           "Heads that are active for every token.");
-  s.field("shared_heads", c.shared_heads, at_least(0).capped(kMaxHeads),
-          "Which heads these are: the `first` ones, or lists of their numbers, counted from 0. With "
-          "`init.from` they can be selected in each layer by measurements: the heads with the largest mean "
-          "output norm (`output_norm`), those whose removal increases the loss most (`loss_increase`), those "
-          "that trained masks keep (`learned`); the resulting lists replace the rule when the run starts.");
+  s.field(
+      "shared_heads", c.shared_heads, at_least(0).capped(kMaxHeads),
+      "Which heads these are: the `first` ones, or lists of their numbers, counted from 0. With "
+      "`init.from` they can be selected in each layer by measurements: the heads with the largest mean "
+      "output norm (`output_norm`), or those whose removal increases the loss most (`loss_increase`); the "
+      "resulting lists replace the rule when the run starts.");
   s.field("active", c.active, at_least(0, "heads").capped(kMaxHeads),
           "Heads that are active for a token, the shared ones included: `active: 75%` is MoH-75%, whatever "
           "`num_shared` is. In place of `top_k`, which becomes `active` - `num_shared`; the resolved "

@@ -33,8 +33,6 @@ struct OutputConfig {
 /// Measurements on training data before a run starts from a dense checkpoint.
 struct CalibrationConfig {
   std::int64_t batches = 8;
-  std::int64_t mask_steps = 200;
-  double mask_learning_rate = 0.1;
   double ridge = 1e-3;
 };
 

@@ -9,9 +9,6 @@
 
 namespace moh {
 
-/// How the losses of a batch's targets are reduced to one number.
-enum class Reduction { kMean, kSum };
-
 /// The first batches of a run's training data, on which a model is measured before the run starts from it
 /// (train/moh/init). The base class has no batches: for families whose models are not measured.
 class Calibration {
@@ -24,12 +21,11 @@ class Calibration {
   /// The unit of predictions: "token", "image".
   virtual std::string_view input() const { return "input"; }
   struct BatchLoss {
-    Variable value;  ///< the loss, a scalar
+    Variable value;  ///< the sum over the batch's targets, a scalar
     std::int64_t targets = 0;
   };
-  /// loss(model, index, context, reduction): the loss of batch `index`, which may exceed size(): the sum or
-  /// the mean over its targets.
-  virtual BatchLoss loss(const Model&, std::int64_t, const ForwardContext&, Reduction) const { no_batch(); }
+  /// loss(model, index, context): the loss of batch `index`.
+  virtual BatchLoss loss(const Model&, std::int64_t, const ForwardContext&) const { no_batch(); }
   /// logits(model, index, context): the model's logits for batch `index`, with classes along the last axis.
   virtual Variable logits(const Model&, std::int64_t, const ForwardContext&) const { no_batch(); }
 

@@ -103,7 +103,7 @@ TEST_CASE("run config: every enumerator has a name") {
   CHECK(names_of(RouterPrecision()).size() == static_cast<std::size_t>(RouterPrecision::kFloat32) + 1);
   CHECK(names_of(BalanceLoss()).size() == static_cast<std::size_t>(BalanceLoss::kShares) + 1);
   CHECK(names_of(StraightThrough()).size() == static_cast<std::size_t>(StraightThrough::kAll) + 1);
-  CHECK(names_of(HeadRule()).size() == static_cast<std::size_t>(HeadRule::kLearned) + 1);
+  CHECK(names_of(HeadRule()).size() == static_cast<std::size_t>(HeadRule::kLossIncrease) + 1);
   CHECK(names_of(NewRows()).size() == static_cast<std::size_t>(NewRows::kZeros) + 1);
   CHECK(names_of(RouterStart()).size() == static_cast<std::size_t>(RouterStart::kCalibrated) + 1);
   CHECK(names_of(OptimizerKind()).size() == static_cast<std::size_t>(OptimizerKind::kAdamW) + 1);

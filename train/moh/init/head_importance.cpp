@@ -45,7 +45,7 @@ double mean_loss(const Model& model, const Calibration& calibration, std::span<c
   std::int64_t targets = 0;
   for (std::int64_t i = 0; i < calibration.size(); ++i) {
     const Calibration::BatchLoss loss =
-        calibration.loss(model, i, {.all_heads = true, .head_scales = scales}, Reduction::kSum);
+        calibration.loss(model, i, {.all_heads = true, .head_scales = scales});
     sum += loss.value.value().item();
     targets += loss.targets;
   }

@@ -1,14 +1,12 @@
 #include "train/moh/init/shared_heads.h"
 
 #include <algorithm>
-#include <cstdio>
 #include <numeric>
 #include <string>
 
 #include "core/error.h"
 #include "train/config/enum_names.h"
 #include "train/log/logging.h"
-#include "train/moh/init/head_masks.h"
 
 namespace moh {
 
@@ -22,27 +20,7 @@ HeadScores scores_by_loss(const Model& dense, const Calibration& calibration) {
   });
 }
 
-HeadScores scores_of_masks(const Model& dense, const MohConfig& moh, const Calibration& calibration,
-                           const RunConfig& run) {
-  const CalibrationConfig& c = run.init.moh.calibration;
-  MaskTraining training{
-      .steps = c.mask_steps, .learning_rate = c.mask_learning_rate, .seed = run.random_seed()};
-  const auto layers = static_cast<std::int64_t>(dense.routing().size());
-  for (std::int64_t layer = 0; layer < layers; ++layer) training.targets.push_back(moh.num_shared.at(layer));
-  const std::int64_t every = std::max<std::int64_t>(1, training.steps / 10);
-  return train_head_masks(dense, calibration, training, [&](const MaskStep& step) {
-    if (step.step % every != 0 && step.step != training.steps) return;
-    char text[160];
-    std::snprintf(text, sizeof text,
-                  "init: masks: step %lld/%lld, loss %.4f, %.2f heads kept per layer (target %.2f)",
-                  static_cast<long long>(step.step), static_cast<long long>(training.steps), step.loss,
-                  step.heads_on, step.target);
-    log_info(text);
-  });
-}
-
-HeadScores scores_of(const Model& dense, const MohConfig& moh, const Calibration& calibration,
-                     const RunConfig& run) {
+HeadScores scores_of(const Model& dense, const MohConfig& moh, const Calibration& calibration) {
   switch (moh.shared_heads.rule) {
     case HeadRule::kFirst:
       break;
@@ -50,8 +28,6 @@ HeadScores scores_of(const Model& dense, const MohConfig& moh, const Calibration
       return mean_output_norms(dense, calibration, moh.routing);
     case HeadRule::kLossIncrease:
       return scores_by_loss(dense, calibration);
-    case HeadRule::kLearned:
-      return scores_of_masks(dense, moh, calibration, run);
   }
   fail_check(__FILE__, __LINE__, "rule", "no rule that measures");
 }
@@ -69,10 +45,9 @@ std::vector<std::int64_t> heads_of_largest_score(const std::vector<double>& scor
   return heads;
 }
 
-HeadSet choose_shared_heads(const Model& dense, const MohConfig& moh, const Calibration& calibration,
-                            const RunConfig& run) {
+HeadSet choose_shared_heads(const Model& dense, const MohConfig& moh, const Calibration& calibration) {
   const HeadRule rule = moh.shared_heads.rule;
-  const HeadScores scores = scores_of(dense, moh, calibration, run);
+  const HeadScores scores = scores_of(dense, moh, calibration);
   HeadSet chosen;
   for (std::size_t layer = 0; layer < scores.size(); ++layer) {
     const std::int64_t count = moh.num_shared.at(static_cast<std::int64_t>(layer));

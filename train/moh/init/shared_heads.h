@@ -10,9 +10,8 @@ namespace moh {
 std::vector<std::int64_t> heads_of_largest_score(const std::vector<double>& scores, std::int64_t count);
 
 /// Selects the shared heads of each layer of a dense model, moh.num_shared of them, by the scores of the
-/// rule moh.shared_heads: kOutputNorm (mean_output_norms), kLossIncrease (loss_increases) or kLearned
-/// (train_head_masks). Logs progress and result.
-HeadSet choose_shared_heads(const Model& dense, const MohConfig& moh, const Calibration& calibration,
-                            const RunConfig& run);
+/// rule moh.shared_heads: kOutputNorm (mean_output_norms) or kLossIncrease (loss_increases). Logs progress
+/// and result.
+HeadSet choose_shared_heads(const Model& dense, const MohConfig& moh, const Calibration& calibration);
 
 }  // namespace moh

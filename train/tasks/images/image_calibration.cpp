@@ -60,13 +60,10 @@ PictureBatch ImageCalibration::batch(std::int64_t index) const {
 }
 
 Calibration::BatchLoss ImageCalibration::loss(const Model& model, std::int64_t index,
-                                              const ForwardContext& context, Reduction reduction) const {
+                                              const ForwardContext& context) const {
   const PictureBatch images = batch(index);
-  const std::int64_t targets = std::max<std::int64_t>(images.num_pictures, 1);
-  const double normalizer = reduction == Reduction::kMean ? static_cast<double>(targets) : 1.0;
-  return {cross_entropy(logits_of(model, images, context), images.labels.to(model.device()),
-                        {.normalizer = normalizer}),
-          targets};
+  return {cross_entropy(logits_of(model, images, context), images.labels.to(model.device())),
+          std::max<std::int64_t>(images.num_pictures, 1)};
 }
 
 Variable ImageCalibration::logits(const Model& model, std::int64_t index,

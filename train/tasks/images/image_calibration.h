@@ -17,8 +17,7 @@ class ImageCalibration final : public Calibration {
 
   std::int64_t size() const override { return size_; }
   std::string_view input() const override { return "image"; }
-  BatchLoss loss(const Model& model, std::int64_t index, const ForwardContext& context,
-                 Reduction reduction) const override;
+  BatchLoss loss(const Model& model, std::int64_t index, const ForwardContext& context) const override;
   Variable logits(const Model& model, std::int64_t index, const ForwardContext& context) const override;
 
  private:

@@ -208,13 +208,9 @@ LanguageCalibration::LanguageCalibration(std::vector<TextSource> text, const Tok
       reset_positions_(language_run(run).data.reset_positions) {}
 
 Calibration::BatchLoss LanguageCalibration::loss(const Model& model, std::int64_t index,
-                                                 const ForwardContext& context, Reduction reduction) const {
+                                                 const ForwardContext& context) const {
   const TokenBatch text = batch(index);
-  const Variable logits = logits_of(model, text, context);
-  const double mean = static_cast<double>(std::max<std::int64_t>(text.num_targets, 1));
-  const double normalizer = reduction == Reduction::kMean ? mean : 1.0;
-  return {cross_entropy(logits, text.targets.to(model.device()), {.normalizer = normalizer}),
-          text.num_targets};
+  return {cross_entropy(logits_of(model, text, context), text.targets.to(model.device())), text.num_targets};
 }
 
 Variable LanguageCalibration::logits(const Model& model, std::int64_t index,

@@ -103,8 +103,7 @@ class LanguageCalibration final : public Calibration {
 
   std::int64_t size() const override { return size_; }
   std::string_view input() const override { return "token"; }
-  BatchLoss loss(const Model& model, std::int64_t index, const ForwardContext& context,
-                 Reduction reduction) const override;
+  BatchLoss loss(const Model& model, std::int64_t index, const ForwardContext& context) const override;
   Variable logits(const Model& model, std::int64_t index, const ForwardContext& context) const override;
 
   TokenBatch batch(std::int64_t index) const { return batches_.at(index * batch_size_, batch_size_); }

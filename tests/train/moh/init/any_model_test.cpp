@@ -6,7 +6,6 @@
 #include "ops/loss/cross_entropy.h"
 #include "tests/train/moh/attention_model.h"
 #include "train/moh/init/divergence.h"
-#include "train/moh/init/head_masks.h"
 #include "train/moh/init/router_start.h"
 #include "train/moh/init/shared_heads.h"
 
@@ -22,14 +21,11 @@ class VectorCalibration final : public Calibration {
  public:
   std::int64_t size() const override { return 4; }
   std::string_view input() const override { return "vector"; }
-  BatchLoss loss(const Model& model, std::int64_t index, const ForwardContext& context,
-                 Reduction reduction) const override {
+  BatchLoss loss(const Model& model, std::int64_t index, const ForwardContext& context) const override {
     const Tensor targets = empty({kBatch, kTokens}, DType::kInt64);
     for (std::int64_t i = 0; i < targets.numel(); ++i)
       targets.data<std::int64_t>()[i] = (index + 5 * i) % AttentionModel::kWidth;
-    const double normalizer = reduction == Reduction::kMean ? static_cast<double>(targets.numel()) : 1.0;
-    return {cross_entropy(logits(model, index, context), targets, {.normalizer = normalizer}),
-            targets.numel()};
+    return {cross_entropy(logits(model, index, context), targets), targets.numel()};
   }
   Variable logits(const Model& model, std::int64_t index, const ForwardContext& context) const override {
     const Tensor x = normal_inputs(kBatch, kTokens, static_cast<std::uint64_t>(index));
@@ -66,13 +62,9 @@ TEST_CASE("init: any model's heads are measured") {
   const VectorCalibration calibration;
   const HeadScores norms = mean_output_norms(model, calibration),
                    increases = loss_increases(model, calibration, [](std::int64_t) {});
-  const MaskTraining training{.steps = 5, .learning_rate = 0.1, .seed = 1, .targets = {2, 0}};
-  const HeadScores masks = train_head_masks(model, calibration, training, [](const MaskStep&) {});
-  for (const HeadScores* scores : {&norms, &increases, &masks}) {
+  for (const HeadScores* scores : {&norms, &increases}) {
     REQUIRE(scores->size() == 2);
     for (const std::vector<double>& layer : *scores) CHECK(layer.size() == AttentionModel::kHeads);
   }
   for (const double norm : norms[1]) CHECK(norm > 0);
-  CHECK(masks[0] != std::vector<double>(AttentionModel::kHeads, masks[0][0]));
-  CHECK(masks[1] == std::vector<double>(AttentionModel::kHeads, 0.0));  // none stays: nothing to choose
 }

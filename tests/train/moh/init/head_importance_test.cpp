@@ -7,7 +7,6 @@
 #include "ops/loss/cross_entropy.h"
 #include "tests/train/moh/init/init_fixture.h"
 #include "train/moh/init/divergence.h"
-#include "train/moh/init/head_masks.h"
 #include "train/moh/init/shared_heads.h"
 
 using namespace moh;
@@ -86,65 +85,6 @@ TEST_CASE("init: the heads of largest score, ascending, ties to the lower number
   CHECK(heads_of_largest_score({1, 3, 2, 3}, 2) == std::vector<std::int64_t>{1, 3});
   CHECK(heads_of_largest_score({5, 3, 3, 3}, 2) == std::vector<std::int64_t>{0, 1});
   CHECK(heads_of_largest_score({1, 2}, 0).empty());
-}
-
-TEST_CASE("init: trained masks keep the target count and the heads without which the loss grows") {
-  RunConfig run = tiny_run();
-  run.train.batch_size = 1;
-  run.init.moh.calibration.batches = 30;  // those that the steps below learn from
-  const LanguageCalibration batches = tiny_calibration(run);
-  const auto model = tiny_model(run);
-  // Of layer 0, heads 1 and 4 learn to help, and the others add nothing.
-  for (const std::int64_t head : {0, 2, 3, 5}) scale_head(*model, 0, head, 0);
-  const Variable o = [&] {
-    for (const NamedParameter& p : model->parameters()) {
-      if (p.name == "model.layers.0.self_attn.o_proj.weight") return p.variable;
-    }
-    return Variable();
-  }();
-  for (int step = 0; step < 30; ++step) {
-    const TokenBatch batch = batches.batch(step);
-    const double count = static_cast<double>(batch.num_targets);
-    cross_entropy(model->forward(batch.tokens).logits, batch.targets, {.normalizer = count}).backward();
-    for (NamedParameter& p : model->parameters()) {
-      Tensor change = p.variable.grad().clone();
-      change.scale(-0.3);
-      p.variable.value().add(change);
-      p.variable.zero_grad();
-    }
-    for (const std::int64_t head : {0, 2, 3, 5}) scale_head(*model, 0, head, 0);
-  }
-  const std::vector<float> before = [&] {
-    const auto values = o.value().span<float>();
-    return std::vector<float>(values.begin(), values.end());
-  }();
-  const MaskTraining training{.steps = 60, .learning_rate = 0.3, .seed = 1, .targets = {2, 6}};
-  std::vector<MaskStep> steps;
-  const HeadScores scores =
-      train_head_masks(*model, batches, training, [&](const MaskStep& step) { steps.push_back(step); });
-  REQUIRE(steps.size() == 60);
-  CHECK(steps.front().target > 5.9);
-  CHECK(steps.back().target == Approx(2));
-  CHECK(steps.back().heads_on == Approx(2).margin(1e-6));
-  const HeadScores increases = loss_increases(*model, batches, [](std::int64_t) {});
-  CHECK(heads_of_largest_score(scores[0], 2) == std::vector<std::int64_t>{1, 4});
-  CHECK(heads_of_largest_score(increases[0], 2) == std::vector<std::int64_t>{1, 4});
-  CHECK(scores[1] == std::vector<double>(6, 0.0));  // all stay: nothing to choose
-
-  SECTION("the model stays as it was, and can be trained again") {
-    CHECK(std::ranges::equal(o.value().span<float>(), before));
-    CHECK_FALSE(o.grad().defined());
-    for (const NamedParameter& p : model->parameters()) CHECK(p.variable.requires_grad());
-  }
-  SECTION("the same seed gives the same masks, another seed others") {
-    const auto again = [&](std::uint64_t seed) {
-      MaskTraining other = training;
-      other.seed = seed;
-      return train_head_masks(*model, batches, other, [](const MaskStep&) {});
-    };
-    CHECK(again(1) == scores);
-    CHECK(again(2) != scores);
-  }
 }
 
 TEST_CASE("init: the divergence of two distributions") {

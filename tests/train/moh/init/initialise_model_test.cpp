@@ -158,12 +158,11 @@ TEST_CASE("init: random routers are those of a model without a checkpoint") {
 
 TEST_CASE("init: each rule chooses shared heads, which go into the configuration") {
   const DenseFile file;
-  for (const HeadRule rule : {HeadRule::kOutputNorm, HeadRule::kLossIncrease, HeadRule::kLearned}) {
+  for (const HeadRule rule : {HeadRule::kOutputNorm, HeadRule::kLossIncrease}) {
     RunConfig run = routed_run(file, RouterKind::kQueryNorm, 2, 2);
     MohConfig& moh = *run.family->moh();
     moh.num_shared.each = {3, 0};
     moh.shared_heads.rule = rule;
-    run.init.moh.calibration.mask_steps = 10;
     const LanguageCalibration batches = tiny_calibration(run);
     const ModelSource source = open_source(run, families());
     settle_shared_heads(run, families().of(run), source, batches);
