@@ -127,8 +127,8 @@ inline constexpr std::size_t kMaxPickleName = 1024;       // bytes of a module's
 /// Parses a pickle of protocol 2 to 5 (Python's pickletools.py) into values. Nothing is imported, called or
 /// looked up: a class or function is its name, and the result of a call is a kObject.
 /// Refuses opcodes that torch.save cannot write (protocols 0 and 1, the extension registry, buffers kept
-/// elsewhere), and known names that only attacks use (hostile_names.h). Memory: the pickle,
-/// and at most some 100 bytes per value of at most kMaxPickleValues.
+/// elsewhere), and names of Python's modules sys, os, posix and nt, which only attacks use. Memory: the
+/// pickle, and at most some 100 bytes per value of at most kMaxPickleValues.
 PickleTree read_pickle(PickleText text);
 
 }  // namespace moh

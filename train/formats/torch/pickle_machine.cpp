@@ -1,11 +1,18 @@
 #include "train/formats/torch/pickle_machine.h"
 
+#include <algorithm>
 #include <utility>
 
-#include "train/formats/torch/hostile_names.h"
 #include "train/io/printable.h"
 
 namespace moh {
+
+namespace {
+
+/// Python's modules of the operating system, which torch.load(weights_only=True) refuses by name, too.
+constexpr std::string_view kNotOfWeights[] = {"sys", "os", "posix", "nt"};
+
+}  // namespace
 
 void PickleMachine::fail(std::string_view expected, std::string_view found, std::string_view fix) const {
   tree_.text_.fail(expected, found, fix);
@@ -49,7 +56,7 @@ void PickleMachine::push_bytes(PickleKind kind, std::uint64_t size) {
 void PickleMachine::push_global(const std::string& module, const std::string& name) {
   const auto [index, is_new] =
       name_indices_.emplace(module + "." + name, static_cast<std::uint32_t>(tree_.names_.size()));
-  if (is_new && is_hostile_name(module, name)) {
+  if (std::ranges::find(kNotOfWeights, module) != std::end(kNotOfWeights)) {
     fail("the names of harmless classes", printable(index->first),
          "the file was made to attack whoever loads it in Python, or somebody put code into it: do not use "
          "it");

@@ -21,7 +21,7 @@ namespace moh {
 /// earlier streams (0.1.10 to 1.5). The file is untrusted: a pickle is a program, of which nothing is
 /// imported, called or constructed here. A call is represented by its function's name and arguments, from
 /// which known objects (tensors, parameters, containers of the standard library) are read; all others are
-/// opaque. Files that name well-known ways to attack are refused (hostile_names.h).
+/// opaque.
 ///
 /// Opening checks all structure: the archive, the pickle, every tensor against its storage and every storage
 /// against the file; also the pickle's checksum. A storage's checksum is verified when the first of its
