@@ -17,6 +17,8 @@ constexpr std::string_view kUsualParts[] = {
     "ema",     "model",  "state_dict", "module",         "model_state_dict", "net", "network",
     "weights", "params", "model_ema",  "state_dict_ema", "ema_state_dict",   "."};
 
+constexpr std::string_view kStateDict = "a dict of tensors, such as a model's state_dict()";
+
 std::string_view last_name(std::string_view path) {
   const std::size_t slash = path.rfind('/');
   return slash == std::string_view::npos ? path : path.substr(slash + 1);
@@ -46,6 +48,10 @@ std::string counted(std::size_t count, const std::string& what) {
 WeightSection model_section(std::span<const TorchModel> models) {
   WeightSection section{"models", {}};
   for (const TorchModel& model : models) {
+    if (!model.module_class.empty()) {
+      section.rows.emplace_back(printable(model.part), "a torch.nn.Module, " + printable(model.module_class));
+      continue;
+    }
     std::uint64_t bytes = 0;
     for (const auto& [name, tensor] : model.tensors) bytes += tensor->bytes();
     std::string text = counted(model.tensors.size(), "tensor") + ", " + std::to_string(bytes) + " bytes";
@@ -125,21 +131,28 @@ const TorchLeaf* TorchFile::find(std::string_view path) const {
   return found == values_.leaves.end() ? nullptr : &*found;
 }
 
+const TorchModel& TorchFile::no_module(const TorchModel& model) const {
+  if (model.module_class.empty()) return model;
+  fail("model " + printable(model.part), kStateDict,
+       "a whole torch.nn.Module, " + printable(model.module_class),
+       "in Python, where its class is: model = torch.load(FILE, weights_only=False), if you trust the file, "
+       "then torch.save(model.state_dict(), NEW)");
+}
+
 const TorchModel& TorchFile::choose_model(std::string_view part) const {
   const std::span<const TorchModel> all = models();
   if (all.empty()) {
-    fail("", "a dict of tensors, such as a model's state_dict()", "none",
-         "in Python, save the state_dict() of the model with torch.save");
+    fail("", kStateDict, "none", "in Python, save the state_dict() of the model with torch.save");
   }
   if (!part.empty()) {
     const TorchModel* named = find_model(all, part);
     if (named == nullptr)
       fail("part " + printable(part), "one of " + list_parts(all), "none or several of it");
-    return *named;
+    return no_module(*named);
   }
-  if (all.size() == 1) return all.front();
+  if (all.size() == 1) return no_module(all.front());
   for (const std::string_view usual : kUsualParts) {
-    if (const TorchModel* found = find_model(all, usual)) return *found;
+    if (const TorchModel* found = find_model(all, usual)) return no_module(*found);
   }
   fail("models", "one, or one with a usual name", list_parts(all), "say which part to take");
 }

@@ -45,7 +45,7 @@ class TorchFile {
   std::span<const TorchModel> models() const { return values_.models; }
   /// The model that `part` names by its path or the last name of it. Without a part: the only one, or the one
   /// that the released code of the model loads: "ema" (DiT, MoH-DiT), then "model" (TransNeXt, MoH-ViT), then
-  /// other usual names. Throws if there is none, or if several remain.
+  /// other usual names. Throws if there is none, if several remain, and for a torch.nn.Module.
   const TorchModel& choose_model(std::string_view part = {}) const;
 
   /// Sections for display: models, plain values, other tensors and objects.
@@ -61,6 +61,9 @@ class TorchFile {
   }
 
  private:
+  /// Throws, saying what to do, for a torch.nn.Module.
+  const TorchModel& no_module(const TorchModel& model) const;
+
   InputFile file_;
   TorchContents contents_;
   TorchValues values_;  // of them

@@ -5,7 +5,6 @@
 #include <set>
 
 #include "train/formats/torch/python_values.h"
-#include "train/formats/torch/torch_module.h"
 #include "train/io/printable.h"
 
 namespace moh {
@@ -43,6 +42,12 @@ std::string_view opaque_name(const PickleTree& tree, PickleId id) {
     default:
       return "a storage without a tensor";
   }
+}
+
+/// Whether a value is a torch.nn.Module, by the attributes that all of them have.
+bool is_module(const TorchChildren& children) {
+  return children.is_object() && children.find("_parameters") && children.find("_buffers") &&
+         children.find("_modules");
 }
 
 /// Depth-first traversal of the values; recursive, as kMaxDepth is small.
@@ -144,53 +149,55 @@ class LeafWalk {
 class ModelSearch {
  public:
   ModelSearch(const InputFile& file, const PickleTree& tree, TorchValues& found)
-      : file_(file), tree_(tree), found_(found), modules_(file, tree) {}
+      : file_(file), tree_(tree), found_(found) {}
 
   /// Recursive, as kMaxModelDepth is small. A dict with several paths is a model under each of them; its
   /// contents are inspected once.
   void look(PickleId id, const std::string& path, std::size_t depth) {
     const TorchChildren children(tree_, id);
     if (!children.is_mapping() || found_.tensors.contains(id)) return;
-    const auto [known, is_new] = has_text_keys_.try_emplace(id);
-    if (is_new) known->second = children.has_text_keys();
-    if (!known->second) return;
-    const TorchModule* module = modules_.find(id);
-    if (module != nullptr || is_new || !children.is_object()) add_model(path, children, module);
+    const auto [known, is_new] = inspected_.try_emplace(id);
+    if (is_new) known->second = {children.has_text_keys(), is_module(children)};
+    if (!known->second.has_text_keys) return;
+    if (known->second.is_module) return add({.part = part_of(path), .module_class = tree_.name(id)});
+    if (is_new || !children.is_object()) add_dict(path, children);
     if (!is_new || depth == kMaxModelDepth) return;
     for (const Child child : children) {
       const std::string name = children.name(child);
       if (std::ranges::find(kNotModels, name) != std::ranges::end(kNotModels)) continue;
-      if (module != nullptr && module->holds(child.value)) continue;
       look(child.value, path.empty() ? name : path + "/" + name, depth + 1);
     }
   }
 
  private:
-  /// The tensors in a dict, or those of a module, whose state_dict() is spread over its attributes.
-  void add_model(const std::string& path, const TorchChildren& children, const TorchModule* module) {
-    TorchModel model{path.empty() ? "." : path, {}, {}};
+  struct Inspected {
+    bool has_text_keys = false, is_module = false;
+  };
+
+  static std::string part_of(const std::string& path) { return path.empty() ? "." : path; }
+
+  /// The tensors in a dict.
+  void add_dict(const std::string& path, const TorchChildren& children) {
+    TorchModel model{.part = part_of(path)};
     std::set<std::string> names;
-    const auto add_tensor = [&](const std::string& name, PickleId value) {
+    for (const Child child : children) {
+      if (!is_tensor(child.value)) continue;
+      const std::string name = children.name(child);
       if (!names.insert(name).second) {
         file_.fail("tensor " + printable(model.part + "/" + name), "this name once", "it twice",
                    "the file is damaged");
       }
-      const auto tensor = found_.tensors.find(value);
+      const auto tensor = found_.tensors.find(child.value);
       if (tensor != found_.tensors.end()) {
         model.tensors.emplace_back(name, &tensor->second);
       } else {
-        const bool is_object = tree_.is(value, PickleKind::kObject);
-        model.unread.emplace_back(name, is_object ? tree_.name(value) : "no class of tensors");
-      }
-    };
-    if (module != nullptr) {
-      modules_.visit_state(*module, add_tensor);
-    } else {
-      for (const Child child : children) {
-        if (is_tensor(child.value)) add_tensor(children.name(child), child.value);
+        model.unread.emplace_back(name, tree_.name(child.value));
       }
     }
-    if (model.tensors.empty()) return;
+    if (!model.tensors.empty()) add(std::move(model));
+  }
+
+  void add(TorchModel model) {
     num_tensors_ += model.tensors.size();
     if (found_.models.size() == kMaxModels || num_tensors_ > kMaxTorchLeaves) {
       file_.fail("models in the file", "at most " + std::to_string(kMaxModels), "more, or too large ones");
@@ -206,9 +213,8 @@ class ModelSearch {
   const InputFile& file_;
   const PickleTree& tree_;
   TorchValues& found_;
-  TorchModules modules_;
-  std::unordered_map<PickleId, bool> has_text_keys_;  // of inspected dicts
-  std::size_t num_tensors_ = 0;                       // of all models
+  std::unordered_map<PickleId, Inspected> inspected_;
+  std::size_t num_tensors_ = 0;  // of all models
 };
 
 }  // namespace

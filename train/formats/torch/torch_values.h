@@ -28,12 +28,13 @@ struct TorchLeaf {
   const TorchTensor* tensor = nullptr;  ///< of kTensor
 };
 
-/// A dict of named tensors: the state_dict() of a model.
+/// A dict of named tensors: the state_dict() of a model. Or a whole torch.nn.Module, which is not read.
 struct TorchModel {
   std::string part;  ///< its path: "ema", "checkpoint/model"; "." if the file's object is the dict itself
-  std::vector<std::pair<std::string, const TorchTensor*>> tensors;  ///< in the file's order
-  std::vector<std::pair<std::string, std::string>>
-      unread;  ///< (name, class) of unknown objects that may be tensors
+  std::vector<std::pair<std::string, const TorchTensor*>> tensors = {};  ///< in the file's order
+  /// (name, class) of unknown objects that may be tensors.
+  std::vector<std::pair<std::string, std::string>> unread = {};
+  std::string module_class = {};  ///< of a torch.nn.Module, which has no tensors here
 };
 
 /// The contents of a file's object.
@@ -45,14 +46,13 @@ struct TorchValues {
 
 inline constexpr std::size_t kMaxTorchLeaves = 1 << 20;
 inline constexpr std::size_t kMaxTorchPathBytes = 1 << 16;
-inline constexpr std::size_t kMaxAllTorchPathBytes = 64 << 20;  // of leaves and of entries of modules
+inline constexpr std::size_t kMaxAllTorchPathBytes = 64 << 20;  // of leaves
 
 /// Finds the leaves and models in the object of a file of torch.save, and checks all its tensors.
 ///
 /// Leaves are all values without children, in the file's order; a leaf that several containers share occurs
 /// once for each. Models are dicts with text keys that contain tensors directly, reachable through dicts and
-/// attributes of objects, except those of optimizers; and torch.nn.Module objects, with the names of their
-/// state_dict() (torch_module.h).
+/// attributes of objects, except those of optimizers and of a torch.nn.Module, which is listed beside them.
 ///
 /// `contents` must outlive the result. Throws the file's kind of error for tensors that are not sound, and
 /// for more values, names and nesting than models have, so that time and memory are bounded.

@@ -57,18 +57,6 @@ std::vector<std::string> names(const WeightFile& weights) {
 
 using Names = std::vector<std::string>;
 
-/// What torch.save writes of an object of torch.nn.Module; `passing` is a buffer that is not persistent.
-std::string module(std::initializer_list<std::string> parameters, std::initializer_list<std::string> buffers,
-                   std::initializer_list<std::string> modules, const std::string& passing = "") {
-  const std::string set =
-      call(global("__builtin__", "set"), {passing.empty() ? list({}) : list({text(passing)})});
-  return global("vendor", "Net") + ")\x81" +
-         dict({text("training"), "\x88", text("_parameters"), dict(parameters), text("_buffers"),
-               call(global("collections", "OrderedDict"), {dict(buffers)}),
-               text("_non_persistent_buffers_set"), set, text("_modules"), dict(modules)}) +
-         "b";
-}
-
 }  // namespace
 
 TEST_CASE("torch: views of one storage are gathered, whatever their strides") {
@@ -224,63 +212,29 @@ TEST_CASE("torch: objects that all refer to each other are listed once each") {
   CHECK(file.find("0/all/0")->kind == TorchKind::kOpaque);
 }
 
-TEST_CASE("torch: a whole module is a model under the names of its state_dict") {
-  const std::string s = storage("0", "FloatStorage", 4);
-  const auto at = [&](std::int64_t offset) { return tensor(s, offset, {1}, {1}); };
-  const std::string none = "N";
-  const std::string linear = module({text("weight"), at(0), text("bias"), none}, {}, {});
-  const std::string norm =
-      module({text("weight"), at(1)}, {text("mean"), at(2), text("table"), at(3)}, {}, "table");
-  const std::string net =
-      module({text("scale"), at(3)}, {}, {text("fc"), linear, text("norm"), norm, text("no"), none});
-  for (const std::string& saved_object : {net, dict({text("epoch"), integer(3), text("model"), net})}) {
-    const SavedFile saved(torch_zip(whole(saved_object), {floats({0, 1, 2, 3})}));
-    const auto weights = open_torch_weights(saved);
-    CHECK(names(*weights) == Names{"scale", "fc.weight", "norm.weight", "norm.mean"});
-    float value = -1;
-    weights->read(weights->tensors()[3], 0, std::as_writable_bytes(std::span(&value, 1)));
-    CHECK(value == 2);
-    CHECK(TorchFile(saved).models().size() == 1);
-  }
-}
-
-TEST_CASE("torch: models among the other attributes of a module are models beside it") {
+TEST_CASE("torch: a whole module is refused with what to do, and a state_dict beside it loads") {
+  const std::string tensors = dict({text("w"), vector_tensor(1)});
   const std::string net = global("vendor", "Net") + ")\x81" +
-                          dict({text("_parameters"), dict({text("w"), vector_tensor(1)}), text("_buffers"),
-                                dict({}), text("_modules"), dict({}), text("shadow"),
-                                dict({text("w"), vector_tensor(1), text("n"), vector_tensor(1)})}) +
+                          dict({text("training"), "\x88", text("_parameters"), tensors, text("_buffers"),
+                                dict({}), text("_modules"), dict({text("inner"), tensors})}) +
                           "b";
-  const SavedFile saved(
-      torch_zip(whole(dict({text("model"), net + "q\x05", text("best"), "h\x05"})), {floats({1})}));
-  CHECK(names(*open_torch_weights(saved)) == Names{"w"});
-  CHECK(names(*open_torch_weights(saved, "best")) == Names{"w"});
-  CHECK(names(*open_torch_weights(saved, "shadow")) == Names{"w", "n"});
-}
-
-TEST_CASE("torch: a module with what moh cannot read, or that contains itself, is refused") {
-  const auto message = [](const std::string& object) {
+  const auto message = [](const std::string& object, const std::string& part = "") {
     const SavedFile saved(torch_zip(whole(object), {floats({1})}));
-    return message_of<CheckpointError>([&] { open_torch_weights(saved); });
+    return message_of<CheckpointError>([&] { open_torch_weights(saved, part); });
   };
-  const std::string thing = call(global("vendor.things", "Thing"), {});
-  CHECK_THAT(message(module({text("w"), vector_tensor(1)}, {}, {text("inner"), thing})),
-             Contains("tensor inner: expected a tensor, found an object of vendor.things.Thing"));
-  CHECK_THAT(message(module({text("w"), vector_tensor(1), text("w"), vector_tensor(1)}, {}, {})),
-             Contains("tensor ./w: expected this name once"));
-  // Its own child, by the memo.
-  const std::string itself = global("vendor", "Net") + ")\x81q\x07" +
-                             dict({text("_parameters"), dict({text("w"), vector_tensor(1)}), text("_buffers"),
-                                   dict({}), text("_modules"), dict({text("me"), "h\x07"})}) +
-                             "b";
-  CHECK_THAT(message(itself), Contains("expected at most 64 levels of nested modules, found more") &&
-                                  Contains("save the state_dict() of the model"));
-  // Each module has the next one twice: 2^40 names.
-  std::string shared = module({text("w"), vector_tensor(1)}, {}, {});
-  for (char level = 0; level < 40; ++level) {
-    const std::string memo(1, static_cast<char>(0x20 + level));
-    shared = module({}, {}, {text("a"), shared + "q" + memo, text("b"), "h" + memo});
-  }
-  CHECK_THAT(message(shared), Contains("bytes of names, found more"));
+  const auto refused = Contains("found a whole torch.nn.Module, vendor.Net; in Python, where its class is") &&
+                       Contains("torch.save(model.state_dict(), NEW)");
+  CHECK_THAT(message(net), Contains("model .: expected a dict of tensors") && refused);
+  CHECK_THAT(message(dict({text("epoch"), integer(3), text("model"), net})),
+             Contains("model model") && refused);
+  CHECK_THAT(message(dict({text("model"), net, text("other"), tensors})), refused);
+  const std::string lightning = dict({text("state_dict"), tensors, text("hyper_parameters"),
+                                      dict({text("loss"), net + "q\x05"}), text("again"), "h\x05"});
+  CHECK_THAT(message(lightning, "loss"), refused);
+  CHECK_THAT(message(lightning, "again"), refused);
+  const SavedFile saved(torch_zip(whole(lightning), {floats({1})}));
+  CHECK(names(*open_torch_weights(saved)) == Names{"w"});
+  CHECK(TorchFile(saved).models().size() == 3);
 }
 
 TEST_CASE("torch: one dict under two names is a model under both") {
