@@ -1,7 +1,6 @@
 #pragma once
 
 #include <algorithm>
-#include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
@@ -18,7 +17,8 @@ namespace moh {
 
 /// Makes batches ahead of their use, sample by sample on several threads. Batch i is the same for any number
 /// of threads: which of them makes a sample changes nothing about it, and next() returns batches in order.
-/// position() counts those that next() has returned, as that of a Prefetcher.
+/// position() counts those that next() has returned, so that batches that were made ahead when a checkpoint
+/// is written are made again after a resume, and not lost.
 template <class Batch>
 class BatchWorkers {
  public:
@@ -30,16 +30,17 @@ class BatchWorkers {
     std::function<void(Batch&, std::int64_t batch)> finish;  ///< when all samples are made
   };
 
-  /// Batches from `first` on, up to `depth` ahead, on `threads` threads. With 0 threads, and in a dry run,
-  /// next() makes the batch itself; in a dry run as many as would be held. Throws ThreadError.
-  BatchWorkers(Steps steps, std::int64_t first, int depth, int threads)
+  /// Batches from `first` on, up to `depth` ahead of the next one, on `threads` threads, whose number `use`
+  /// is about. With 0 threads next() makes the batch itself. In a dry run it begins as many as would be held,
+  /// and makes no sample. Throws ThreadError.
+  BatchWorkers(Steps steps, std::int64_t first, int depth, int threads,
+               const ThreadUse& use = {"data.workers", "set data.workers to fewer"})
       : steps_(std::move(steps)),
         position_(first),
         next_index_(first),
         depth_(static_cast<std::size_t>(std::max(1, depth))) {
     if (dry_run() || threads <= 0) return;
-    threads_.start({"data.workers", "set data.workers to fewer"}, static_cast<std::size_t>(threads),
-                   [this] { work_or_break(); });
+    threads_.start(use, static_cast<std::size_t>(threads), [this] { work_or_break(); });
   }
   ~BatchWorkers() = default;
   BatchWorkers(const BatchWorkers&) = delete;
@@ -47,15 +48,11 @@ class BatchWorkers {
 
   /// Index of the batch that the next call of next() returns.
   std::int64_t position() const { return position_; }
-  /// Seconds that next() has waited so far.
-  double waited_seconds() const { return waited_; }
 
   /// Waits for the next batch and returns it. Throws the exception of the first of its samples that failed,
   /// in every later call, too.
   Batch next() {
-    const auto begin = std::chrono::steady_clock::now();
     Batch batch = threads_.empty() ? make_here() : take();
-    waited_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
     ++position_;
     return batch;
   }
@@ -182,7 +179,6 @@ class BatchWorkers {
   std::int64_t position_;    ///< of the caller
   std::int64_t next_index_;  ///< of the batch to begin, under the lock
   const std::size_t depth_;
-  double waited_ = 0;
   std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<std::unique_ptr<Job>> jobs_;  ///< the newest is being made; older ones are complete, or nearly

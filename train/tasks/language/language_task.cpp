@@ -42,12 +42,12 @@ const TrainingBatches& LanguageTask::training_batches() {
 }
 
 /// Makes the allocator cache memory for as many batches as can exist at once. Their number depends on the
-/// timing of the prefetching thread; otherwise a late step might have to allocate from the system.
+/// timing of the thread that makes them; otherwise a late step might have to allocate from the system.
 void LanguageTask::reserve_batches() {
   const MemoryPurposeScope purpose(MemoryPurpose::kData);
   const Shape shape{train_.batch_size, run_.data.sequence_length};
   std::vector<Tensor> blocks;
-  for (std::int64_t i = 0; i < 2 * (kPrefetchDepth + train_.accumulate); ++i) {  // tokens and targets
+  for (std::int64_t i = 0; i < 2 * (kAhead + 1 + train_.accumulate); ++i) {  // tokens and targets
     blocks.push_back(empty(shape, DType::kInt64));
     if (run_.data.document_mask && i % 2 == 0) blocks.push_back(empty(shape, DType::kInt32));
   }
@@ -57,19 +57,24 @@ void LanguageTask::seek(std::int64_t first_sample, const StepPart& part) {
   const TrainingBatches& batches = training_batches();
   reserve_batches();
   next_sample_ = first_sample;
-  prefetcher_ = std::make_unique<Prefetcher<TokenBatch>>(
-      [this, &batches, first_sample, part](std::int64_t i) {
-        return batches.at(part.first_of(i, first_sample, train_), train_.batch_size);
-      },
-      0, kPrefetchDepth);
+  // One thread, and a batch as one sample: reading tokens takes far less time than a step.
+  ahead_ = std::make_unique<BatchWorkers<TokenBatch>>(
+      BatchWorkers<TokenBatch>::Steps{
+          .begin = [this, &batches](std::int64_t) { return batches.begin(train_.batch_size); },
+          .samples = 1,
+          .make = [this, &batches, first_sample, part](
+                      TokenBatch& batch, std::int64_t index,
+                      std::int64_t) { batches.fill(batch, part.first_of(index, first_sample, train_)); },
+          .finish = [](TokenBatch&, std::int64_t) {}},
+      0, kAhead, /*threads=*/1, ThreadUse{"data"});
 }
 
 StepSize LanguageTask::begin_step(std::int64_t count) {
-  MOH_CHECK(prefetcher_ != nullptr, "seek() comes first");
+  MOH_CHECK(ahead_ != nullptr, "seek() comes first");
   StepSize size;
   micro_batches_.resize(static_cast<std::size_t>(count));
   for (std::size_t i = 0; i < micro_batches_.size(); ++i) {
-    micro_batches_[i] = prefetcher_->next();
+    micro_batches_[i] = ahead_->next();
     size.items += micro_batches_[i].tokens.numel();
     size.targets += micro_batches_[i].num_targets;
   }

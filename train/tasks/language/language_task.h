@@ -12,7 +12,7 @@
 #include "ops/loss/loss_divisor.h"
 #include "train/config/run_config.h"
 #include "train/tasks/calibration.h"
-#include "train/tasks/data/prefetcher.h"
+#include "train/tasks/data/batch_workers.h"
 #include "train/tasks/language/data/token_batch.h"
 #include "train/tasks/language/language_data.h"
 #include "train/tasks/language/language_evaluation.h"
@@ -29,8 +29,8 @@ namespace moh {
 /// The score is the loss on held-out text; perplexity and bits per byte of text are reported, too.
 class LanguageTask final : public Task {
  public:
-  /// Number of prefetched batches.
-  static constexpr int kPrefetchDepth = 4;
+  /// Batches that a thread makes ahead of the next one.
+  static constexpr int kAhead = 3;
 
   LanguageTask(const RunConfig& run, std::shared_ptr<const LanguageData> data, std::unique_ptr<Llama> model);
 
@@ -83,7 +83,7 @@ class LanguageTask final : public Task {
   std::unique_ptr<Llama> model_;
   Teacher teacher_;
   std::optional<TrainingBatches> batches_;
-  std::unique_ptr<Prefetcher<TokenBatch>> prefetcher_;
+  std::unique_ptr<BatchWorkers<TokenBatch>> ahead_;
 
   std::vector<TokenBatch> micro_batches_;  ///< of the current step, in host memory
   TokenBatch loaded_;                      ///< on the model's device

@@ -8,6 +8,7 @@
 #include <thread>
 #include <vector>
 
+#include "core/dry_run.h"
 #include "core/error.h"
 #include "core/threads.h"
 #include "tests/support/address_limit.h"
@@ -94,15 +95,34 @@ TEST_CASE("batch workers: a batch that cannot be begun or finished is a failure 
   CHECK_THROWS_AS(unfinished.next(), DataError);
 }
 
-TEST_CASE("batch workers: waiting is measured") {
+TEST_CASE("batch workers: a dry run has no threads, makes nothing, and holds as much as threads would") {
+  const DryRunScope scope;
+  int begun = 0;
+  const auto here = std::this_thread::get_id();
   auto steps = squares();
-  steps.make = [](Numbers&, std::int64_t, std::int64_t) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(4));
+  steps.begin = [&](std::int64_t) {
+    CHECK(std::this_thread::get_id() == here);
+    ++begun;
+    return Numbers(5);
   };
-  BatchWorkers<Numbers> workers(steps, 0, 1, 1);
+  steps.make = [](Numbers&, std::int64_t, std::int64_t) { FAIL("a sample was made"); };
+  BatchWorkers<Numbers> workers(steps, 10, 3, 2);
   workers.next();
-  CHECK(workers.waited_seconds() > 0.015);
-  CHECK(workers.waited_seconds() < 5);
+  CHECK(begun == 1 + 4);
+  workers.next();
+  CHECK(begun == 2 + 4);
+}
+
+TEST_CASE("batch workers: they end at once, with all batches made and in the middle of their work") {
+  auto slow = squares();
+  slow.make = [](Numbers&, std::int64_t, std::int64_t) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  };
+  for (int round = 0; round < 50; ++round) {
+    BatchWorkers<Numbers> full(squares(), 0, 2, 1);
+    const BatchWorkers<Numbers> busy(slow, 0, 2, 1);
+    if (round % 2 == 0) CHECK(full.next().back() == 0);
+  }
 }
 
 TEST_CASE("batch workers: threads that the system refuses are an error, and those that came end") {

@@ -43,20 +43,22 @@ void mask_documents(const DocumentMarks& marks, std::span<const TokenId> window,
   }
 }
 
-/// A batch of `rows` windows. Not parallel: batches are made by a background thread, in which a parallel loop
-/// would start a second team of threads.
-TokenBatch make_batch(const std::vector<std::int64_t>& token_bytes, const DocumentMarks& marks,
-                      std::int64_t rows, const BatchOptions& options,
-                      FunctionRef<Window(std::int64_t row)> window_of) {
+TokenBatch begin_batch(std::int64_t rows, const BatchOptions& options) {
   const MemoryPurposeScope purpose(MemoryPurpose::kData);
   const std::int64_t length = options.sequence_length;
   TokenBatch batch{.tokens = empty({rows, length}, DType::kInt64),
                    .targets = empty({rows, length}, DType::kInt64)};
   if (options.document_mask) batch.document_starts = zeros({rows, length}, DType::kInt32);
-  if (dry_run()) {
-    batch.num_targets = rows * length;
-    return batch;
-  }
+  if (dry_run()) batch.num_targets = rows * length;
+  return batch;
+}
+
+/// Fills a batch with windows. Not parallel: batches are made by a background thread, in which a parallel
+/// loop would start a second team of threads.
+void fill_batch(TokenBatch& batch, const std::vector<std::int64_t>& token_bytes, const DocumentMarks& marks,
+                const BatchOptions& options, FunctionRef<Window(std::int64_t row)> window_of) {
+  if (dry_run()) return;
+  const std::int64_t rows = batch.tokens.dim(0), length = options.sequence_length;
   std::vector<TokenId> ids(static_cast<std::size_t>(length) + 1);
   for (std::int64_t row = 0; row < rows; ++row) {
     const Window window = window_of(row);
@@ -80,7 +82,6 @@ TokenBatch make_batch(const std::vector<std::int64_t>& token_bytes, const Docume
       ++batch.num_targets;
     }
   }
-  return batch;
 }
 
 std::vector<double> weights_of(const std::vector<TextSource>& sources) {
@@ -139,8 +140,18 @@ TrainingBatches::TrainingBatches(std::vector<TextSource> sources, const Tokenize
     samplers_.push_back(sampler_of(sources_[i], i, options.sequence_length, seed));
 }
 
+TokenBatch TrainingBatches::begin(std::int64_t batch_size) const {
+  return begin_batch(batch_size, options_);
+}
+
 TokenBatch TrainingBatches::at(std::int64_t first_sample, std::int64_t batch_size) const {
-  return make_batch(token_bytes_, marks_, batch_size, options_, [&](std::int64_t row) {
+  TokenBatch batch = begin(batch_size);
+  fill(batch, first_sample);
+  return batch;
+}
+
+void TrainingBatches::fill(TokenBatch& batch, std::int64_t first_sample) const {
+  fill_batch(batch, token_bytes_, marks_, options_, [&](std::int64_t row) {
     const auto [source, index] = schedule_.at(first_sample + row);
     return Window{sources_[source].tokens.get(), samplers_[source].window_start(index),
                   options_.sequence_length};
@@ -179,10 +190,12 @@ TokenBatch EvaluationBatches::at(std::int64_t index) const {
   MOH_CHECK(index >= 0 && index < size(), "EvaluationBatches: batch out of range");
   const std::int64_t first = index * batch_size_;
   const std::int64_t rows = std::min(batch_size_, windows_.size() - first);
-  return make_batch(token_bytes_, marks_, rows, options_, [&](std::int64_t row) {
+  TokenBatch batch = begin_batch(rows, options_);
+  fill_batch(batch, token_bytes_, marks_, options_, [&](std::int64_t row) {
     const std::int64_t length = options_.sequence_length, begin = windows_.at(first + row) * length;
     return Window{source_.get(), begin, std::min(length, source_->size() - 1 - begin)};
   });
+  return batch;
 }
 
 }  // namespace moh

@@ -78,6 +78,10 @@ class TrainingBatches {
   const SequenceSampler& sampler(std::size_t source = 0) const { return samplers_.at(source); }
   const MixtureSchedule& schedule() const { return schedule_; }
   const std::vector<TextSource>& sources() const { return sources_; }
+  /// Memory for a batch. In a dry run it counts as filled.
+  TokenBatch begin(std::int64_t batch_size) const;
+  /// Fills a batch that was begun with the samples of the run from first_sample on.
+  void fill(TokenBatch& batch, std::int64_t first_sample) const;
   /// Samples [first_sample, first_sample + batch_size) of the run.
   TokenBatch at(std::int64_t first_sample, std::int64_t batch_size) const;
 

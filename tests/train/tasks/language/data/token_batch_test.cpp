@@ -4,7 +4,7 @@
 #include <numeric>
 
 #include "core/error.h"
-#include "train/tasks/data/prefetcher.h"
+#include "train/tasks/data/batch_workers.h"
 #include "train/tokenizers/tokenizer.h"
 
 using namespace moh;
@@ -28,6 +28,16 @@ std::vector<std::int64_t> values(const Tensor& tensor) {
 bool equal(const TokenBatch& a, const TokenBatch& b) {
   return values(a.tokens) == values(b.tokens) && values(a.targets) == values(b.targets) &&
          a.num_targets == b.num_targets && a.target_bytes == b.target_bytes;
+}
+
+using Workers = BatchWorkers<TokenBatch>;
+
+/// Batches of four rows, each made as one sample.
+Workers::Steps steps_of(const TrainingBatches& batches) {
+  return {.begin = [&](std::int64_t) { return batches.begin(4); },
+          .samples = 1,
+          .make = [&](TokenBatch& batch, std::int64_t i, std::int64_t) { batches.fill(batch, i * 4); },
+          .finish = [](TokenBatch&, std::int64_t) {}};
 }
 
 }  // namespace
@@ -183,10 +193,10 @@ TEST_CASE("data: evaluation refuses a text without a target, and sizes below one
   CHECK_THROWS_AS(EvaluationBatches(counting(9), byte_tokenizer, {.sequence_length = 8}, 0), ValueError);
 }
 
-TEST_CASE("data: batches do not depend on the prefetch depth") {
+TEST_CASE("data: batches do not depend on how far ahead they are made") {
   const TrainingBatches batches({{.tokens = counting(3000)}}, byte_tokenizer, {.sequence_length = 8}, 3);
-  const auto make = [&](std::int64_t i) { return batches.at(i * 4, 4); };
-  Prefetcher<TokenBatch> direct(make, 0, 0), one(make, 0, 1), eight(make, 0, 8);
+  Workers direct(steps_of(batches), 0, 1, 0), one(steps_of(batches), 0, 1, 1),
+      eight(steps_of(batches), 0, 8, 1);
   for (int i = 0; i < 200; ++i) {
     const TokenBatch expected = direct.next();
     CHECK(equal(expected, one.next()));
@@ -196,16 +206,15 @@ TEST_CASE("data: batches do not depend on the prefetch depth") {
   CHECK(eight.position() == 200);
 }
 
-TEST_CASE("data: a prefetcher that starts where another stopped goes on as it would have") {
+TEST_CASE("data: batches that begin where others stopped go on as those would have") {
   const TrainingBatches batches({{.tokens = counting(3000)}}, byte_tokenizer, {.sequence_length = 8}, 3);
-  const auto make = [&](std::int64_t i) { return batches.at(i * 4, 4); };
-  Prefetcher<TokenBatch> straight(make, 0, 4);
+  Workers straight(steps_of(batches), 0, 4, 1);
   std::int64_t position = 0;
   {
-    Prefetcher<TokenBatch> stopped(make, 0, 4);  // has batches in its queue when it ends
+    Workers stopped(steps_of(batches), 0, 4, 1);  // has batches ahead when it ends
     for (int i = 0; i < 150; ++i) CHECK(equal(straight.next(), stopped.next()));
     position = stopped.position();
   }
-  Prefetcher<TokenBatch> resumed(make, position, 2);
+  Workers resumed(steps_of(batches), position, 2, 1);
   for (int i = 0; i < 150; ++i) CHECK(equal(straight.next(), resumed.next()));
 }
