@@ -157,17 +157,5 @@ class Ops(support.MohTest):
                 self.assert_says(self.moh("bench", "ops", *arguments, code=support.CONFIG_ERROR), message)
 
 
-class Tokenizer(support.MohTest):
-    def test_records_and_refusals(self):
-        self.write("lines.jsonl", json.dumps({"content": "a head"}) + "\n" + json.dumps({"content": "of few"}) + "\n")
-        output = self.moh("bench", "tokenizer", "lines.jsonl", "--text-key", "content", "--repeats", 2, "--json")
-        record = json.loads(output)
-        self.assertEqual((record["file"], record["texts"], record["tokens"], record["megabytes"]), ("lines.jsonl", 2, 12, 12e-6))
-        self.assertGreater(min(record["encode_mb_per_s"], record["decode_mb_per_s"]), 0)
-        self.assert_says(self.moh("bench", "tokenizer", "lines.jsonl", code=support.INPUT_ERROR), "a text at the key 'text'")
-        self.assert_says(self.moh("bench", "tokenizer", "lines.jsonl", "--repeats", 0, code=support.CONFIG_ERROR), "repeats")
-        self.assert_says(self.moh("bench", "tokenizer", "no.txt", code=support.INPUT_ERROR), "no.txt")
-
-
 if __name__ == "__main__":
     support.main()

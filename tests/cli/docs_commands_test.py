@@ -25,7 +25,7 @@ INDENTED = re.compile(r"(?:^ {4,}.*\n?)+", re.MULTILINE)
 BEFORE = re.compile(r"^(?:[A-Z_]+=\S+ +|mpirun (?:-\S+ \S+ )*|torchrun (?:-\S+ \d+ |-\S+ )*)*(?=moh |scripts/)")
 # Commands that take a configuration and settings.
 ABBREVIATIONS = ("data", "tasks", "precision")  # which are no keys of a configuration, or of all its section
-CONFIGURED = {("train",), ("plan",), ("config",), ("bench", "step"), ("bench", "sample"), ("bench", "data")}
+CONFIGURED = {("train",), ("plan",), ("config",), ("bench", "step"), ("bench", "sample")}
 
 
 def documents():

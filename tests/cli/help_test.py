@@ -8,7 +8,7 @@ import shlex
 import support
 
 COMMANDS = ("train", "eval", "analyze", "generate", "predict", "sample", "serve", "config", "plan", "data tokenize", "data train-tokenizer", "data info", "checkpoint info",
-            "convert", "bench attention", "bench module", "bench step", "bench data", "bench ops", "bench decode", "bench sample", "bench tokenizer")
+            "convert", "bench attention", "bench module", "bench step", "bench ops", "bench decode", "bench sample")
 
 
 class Help(support.MohTest):
@@ -23,7 +23,7 @@ class Help(support.MohTest):
         self.assertEqual(self.subcommands(), {command.split()[0] for command in COMMANDS})
         self.assertEqual(self.subcommands("data"), {"tokenize", "train-tokenizer", "info", "latents"})
         self.assertEqual(self.subcommands("checkpoint"), {"info"})
-        self.assertEqual(self.subcommands("bench"), {"attention", "module", "decode", "step", "sample", "data", "ops", "tokenizer"})
+        self.assertEqual(self.subcommands("bench"), {"attention", "module", "decode", "step", "sample", "ops"})
 
     def subcommands(self, *command):
         listing = self.moh(*command, "--help").split("Subcommands:\n")[1].split("\n\n")[0]

@@ -215,11 +215,7 @@ class Images(support.MohTest):
         for source in routed["by_source"]:
             self.assertAlmostEqual(sum(source["load"]), 3, places=4)  # one shared, two of three routed
 
-    def test_stages_of_the_data_are_measured(self):
-        output = self.moh("bench", "data", "drawn.yaml", "--batches", "2", "--threads", "2", "--json")
-        rows = [json.loads(line) for line in output.splitlines()]
-        self.assertEqual([row["stage"] for row in rows],
-                         ["load", "decode", "resize", "augment", "normalize", "mix", "all", "training"])
+    def test_a_step_is_measured(self):
         step = json.loads(self.moh("bench", "step", "drawn.yaml", "--random-data", "--steps", "2", "--json"))
         self.assertGreater(step["images_per_s"], 0)
 

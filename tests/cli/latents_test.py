@@ -175,7 +175,6 @@ class Latents(support.MohTest):
         self.both()
         self.assert_says(self.moh("plan", "run.yaml"), "parameters")
         self.moh("bench", "step", "run.yaml", "--steps", "1", "--warmup", "0")
-        self.assert_says(self.moh("bench", "data", "run.yaml", code=support.CONFIG_ERROR), "data.train", "latents")
         self.assert_says(self.moh("train", "run.yaml", "train.steps=1"), "no pictures are drawn", "sample.autoencoder")
         self.assertFalse((self.folder / "run/samples").exists())
 

@@ -62,7 +62,7 @@ class PictureData(support.MohTest):
         self.moh("train", "run.yaml", f"data.train={self.sound('sound.tar')}")
         self.write("dit.yaml", DIFFUSION)
         self.archive(("0.left.png", RED), ("0.right.png", RED), ("0.cls", b"0"), ("1.png", BLUE), ("1.cls", b"1"))
-        for command in (("train", "run.yaml", "data.train=x.tar", "output.dir=other"), ("bench", "data", "run.yaml", "data.train=x.tar"),
+        for command in (("train", "run.yaml", "data.train=x.tar", "output.dir=other"),
                         ("train", "dit.yaml", "data.train=x.tar", "output.dir=other"), ("eval", "--checkpoint", "run", "data=x.tar"),
                         ("analyze", "--checkpoint", "run", "data=x.tar")):
             with self.subTest(command=command[:2]):

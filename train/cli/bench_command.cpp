@@ -15,7 +15,6 @@
 #include "train/tasks/diffusion/sampling/sample_bench.h"
 #include "train/tasks/language/decode_bench.h"
 #include "train/tasks/language/language_run.h"
-#include "train/tasks/language/tokenizer_bench.h"
 #include "train/tasks/load_model.h"
 #include "train/tools/bench/step_report.h"
 
@@ -54,17 +53,6 @@ struct DecodeArgs : RunArgs, MachineArgs {
 struct SampleBenchArgs : RunArgs {
   SampleBenchOptions options;
   std::vector<std::string> beside;
-  bool json = false;
-};
-
-struct DataArgs : RunArgs {
-  DataBenchOptions options;
-  std::int64_t threads = 0;
-  bool json = false;
-};
-
-struct TokenizerArgs {
-  TokenizerBenchOptions options;
   bool json = false;
 };
 
@@ -163,20 +151,6 @@ int bench_step(const StepArgs& args, const Families& families) {
     write_json_line(std::cout, record, args.config, args.overrides);
   else
     write_table(std::cout, record);
-  return kDone;
-}
-
-int bench_data(const DataArgs& args, const Families& families) {
-  const RunConfig config = read_run(args, families, ConfigUse::kData);
-  set_num_threads(args.threads > 0 ? args.threads : config.threads);
-  DataBenchOptions options = args.options;
-  options.threads = num_threads();
-  families.of(config).bench_data(config, options, printer(args.json));
-  return kDone;
-}
-
-int bench_tokenizer(const TokenizerArgs& args, const Families&) {
-  run_tokenizer_bench(args.options, printer(args.json));
   return kDone;
 }
 
@@ -325,38 +299,6 @@ Examples:
   moh bench sample configs/dit/dit_xl_2.yaml --beside configs/dit/moh_dit_xl_2_90.yaml --batch-size 8 device=cuda precision=bfloat16 --json)");
 }
 
-void add_bench_data(const Commands& commands) {
-  const auto [command, args] =
-      add_command(commands, "data", "Measure data loading: how fast training batches are made", bench_data);
-  add_run_arguments(command, args, /*required=*/true);
-  command.add_option("--batch", args.options.batch, "Samples of a batch");
-  command.add_option("--batches", args.options.batches, "Measured batches, after one that is not");
-  command.add_option("--threads", args.threads, "Threads of the last row; 0: those of the configuration");
-  command.add_flag("--json", args.json, "Print JSON lines instead of a table");
-  command.footer(
-      R"(A row for each stage on one thread, one for all of them, and one for as many threads as make batches in training.
-
-Examples:
-  moh bench data configs/vit/quickstart.yaml
-  moh bench data configs/vit/moh_vit_s_75.yaml data.train=imagenet/train --batch 128 --threads 16 --json)");
-}
-
-void add_bench_tokenizer(const Commands& commands) {
-  const auto [command, args] = add_command(
-      commands, "tokenizer", "Measure how fast a tokenizer encodes text, on one thread", bench_tokenizer);
-  command.add_option("files", args.options.inputs, "Text and JSON Lines, also as .gz or .zst")->required();
-  command.add_option("--tokenizer", args.options.tokenizer, "As data.tokenizer");
-  command.add_option("--text-key", args.options.records.text_key, "Key of the text in JSON Lines");
-  command.add_option("--repeats", args.options.repeats, "Measured passes over each file");
-  command.add_flag("--json", args.json, "Print JSON lines instead of a table");
-  command.footer(
-      R"(scripts/bench_tokenizers.py compares with the libraries tokenizers, tiktoken and sentencepiece.
-
-Examples:
-  moh bench tokenizer --tokenizer llama3/tokenizer.json english.txt web.jsonl.zst
-  moh bench tokenizer --tokenizer llama2/tokenizer.model english.txt --repeats 9 --json)");
-}
-
 void add_bench_ops(const Commands& commands) {
   const auto [command, args] =
       add_command(commands, "ops",
@@ -391,8 +333,6 @@ void add_bench(const Commands& commands) {
   add_bench_decode(bench);
   add_bench_step(bench);
   add_bench_sample(bench);
-  add_bench_data(bench);
-  add_bench_tokenizer(bench);
   add_bench_ops(bench);
 }
 

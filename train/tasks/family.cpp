@@ -14,12 +14,6 @@ AnalysisInputs Family::analysis_inputs(const RunConfig& run, const Model&, std::
       error_message("analyze", "task", "one whose models can be analysed", std::string(run.family->task())));
 }
 
-void Family::bench_data(const RunConfig& run, const DataBenchOptions&,
-                        const std::function<void(const Row&)>&) const {
-  throw ConfigError(error_message("bench data", "task", "one whose data are made from files",
-                                  std::string(run.family->task())));
-}
-
 std::unique_ptr<Predictor> Family::make_predictor(const RunConfig& run, const Model&) const {
   throw ConfigError(error_message("predict", "task", "an image classifier (task: image_classification)",
                                   "a model of task: " + std::string(run.family->task())));

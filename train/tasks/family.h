@@ -11,14 +11,11 @@
 #include "train/config/run_config.h"
 #include "train/tasks/analysis_inputs.h"
 #include "train/tasks/calibration.h"
-#include "train/tasks/data/data_bench_options.h"
 #include "train/tasks/predictor.h"
 #include "train/tasks/task.h"
 #include "train/weights/weight_names.h"
 
 namespace moh {
-
-class Row;
 
 /// The opened data of a run, from which a family makes tasks.
 class TaskData {
@@ -68,11 +65,6 @@ class Family {
   virtual AnalysisInputs analysis_inputs(const RunConfig& run, const Model& model,
                                          std::span<const AnalyzedFiles> files,
                                          const AnalyzeOptions& options) const;
-  /// Measures how fast training data are made, stage by stage, and passes on rows as they are measured
-  /// (train/bench/row.h). Throws DataError, ValueError for an option that is out of range, ConfigError for a
-  /// family whose data need no work.
-  virtual void bench_data(const RunConfig& run, const DataBenchOptions& options,
-                          const std::function<void(const Row&)>& on_row) const;
   /// What predicts classes of files with a trained model, which must outlive it. Throws ConfigError for a
   /// family without classes.
   virtual std::unique_ptr<Predictor> make_predictor(const RunConfig& run, const Model& model) const;

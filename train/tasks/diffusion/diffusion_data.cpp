@@ -143,6 +143,21 @@ std::shared_ptr<const Autoencoder> decoder_of(const RunConfig& run, DiffusionDat
   return std::move(loaded.model);
 }
 
+TrainingPictures training_pictures(const DiffusionData& data, const RunConfig& run) {
+  const DiffusionRun& own = diffusion_run(run);
+  const Augmentation augmentation{.size = static_cast<int>(own.model.image_size),
+                                  .filter = own.data.interpolation,
+                                  .crop = {.scale = {1, 1}, .ratio = {1, 1}},
+                                  .flip = own.diffusion.flip,
+                                  .rand_augment = {},
+                                  .color_jitter = {},
+                                  .normalize = kSignedPixels,
+                                  .erasing = {}};
+  return {data.train.pictures,     augmentation,      {.mixing = {}, .label_smoothing = 0},
+          sample_order(data, run), run.random_seed(), own.data.on_error,
+          data.broken_in_training};
+}
+
 }  // namespace
 
 std::shared_ptr<const DiffusionData> open_diffusion_data(const RunConfig& run, DataUse use) {
@@ -162,24 +177,6 @@ std::shared_ptr<const DiffusionData> open_diffusion_data(const RunConfig& run, D
     if (is_of_pixels(own) || data->autoencoder != nullptr) note_unguided_samples(own);
   }
   return data;
-}
-
-TrainingPictures training_pictures(const DiffusionData& data, const RunConfig& run) {
-  const DiffusionRun& own = diffusion_run(run);
-  if (data.train.pictures == nullptr)
-    throw ConfigError(error_message("data.train", "", "pictures, whose stages are measured",
-                                    "latents, which are read alone"));
-  const Augmentation augmentation{.size = static_cast<int>(own.model.image_size),
-                                  .filter = own.data.interpolation,
-                                  .crop = {.scale = {1, 1}, .ratio = {1, 1}},
-                                  .flip = own.diffusion.flip,
-                                  .rand_augment = {},
-                                  .color_jitter = {},
-                                  .normalize = kSignedPixels,
-                                  .erasing = {}};
-  return {data.train.pictures,     augmentation,      {.mixing = {}, .label_smoothing = 0},
-          sample_order(data, run), run.random_seed(), own.data.on_error,
-          data.broken_in_training};
 }
 
 std::unique_ptr<TrainingStarts> training_starts(const DiffusionData& data, const RunConfig& run) {

@@ -44,8 +44,6 @@ std::shared_ptr<const DiffusionData> open_diffusion_data(const RunConfig& run, D
 
 /// The training samples of a run on opened data, flipped at random: of pictures the square in their middle.
 std::unique_ptr<TrainingStarts> training_starts(const DiffusionData& data, const RunConfig& run);
-/// Those of pictures, stage by stage, for measurements. Throws ConfigError for latents.
-TrainingPictures training_pictures(const DiffusionData& data, const RunConfig& run);
 
 /// Opens files to evaluate the run's model on, with classes of their own. Throws as open_diffusion_data().
 HeldOutStartsPtr open_held_out(const DiffusionRun& run, const std::vector<std::string>& paths);

@@ -7,7 +7,6 @@
 #include "train/tasks/diffusion/diffusion_run.h"
 #include "train/tasks/diffusion/diffusion_task.h"
 #include "train/tasks/diffusion/dit_weight_names.h"
-#include "train/tasks/images/data_bench.h"
 
 namespace moh {
 
@@ -34,10 +33,6 @@ class DiffusionFamily final : public Family {
                                  std::span<const AnalyzedFiles> files,
                                  const AnalyzeOptions& options) const override {
     return analysis_of_noisy_pictures(run, static_cast<const Dit&>(model), files, options);
-  }
-  void bench_data(const RunConfig& run, const DataBenchOptions& options,
-                  const std::function<void(const Row&)>& on_row) const override {
-    run_data_bench(training_pictures(*open_diffusion_data(run, DataUse::kTraining), run), options, on_row);
   }
 
  private:

@@ -2,7 +2,6 @@
 
 #include <utility>
 
-#include "train/tasks/images/data_bench.h"
 #include "train/tasks/images/image_calibration.h"
 #include "train/tasks/images/image_data.h"
 #include "train/tasks/images/image_predictor.h"
@@ -36,10 +35,6 @@ class ImageFamily final : public Family {
                                  std::span<const AnalyzedFiles> files,
                                  const AnalyzeOptions& options) const override {
     return analysis_of_pictures(run, static_cast<const ImageModel&>(model), files, options);
-  }
-  void bench_data(const RunConfig& run, const DataBenchOptions& options,
-                  const std::function<void(const Row&)>& on_row) const override {
-    run_data_bench(training_pictures(*open_image_data(run, DataUse::kTraining), run), options, on_row);
   }
   std::unique_ptr<Predictor> make_predictor(const RunConfig& run, const Model& model) const override {
     return image_predictor(run, static_cast<const ImageModel&>(model));

@@ -1,7 +1,6 @@
 #include "train/tasks/images/data/picture_batch.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <string>
 #include <utility>
@@ -18,19 +17,6 @@ namespace {
 // Random streams apart from those of initialisation, training steps (Generator) and the order of samples.
 constexpr std::uint64_t kAugmentStream = std::uint64_t{1} << 53;
 constexpr std::uint64_t kMixStream = kAugmentStream | std::uint64_t{1} << 52;
-
-/// Adds the time since its last call.
-class Clock {
- public:
-  void add_to(double& seconds) {
-    const auto now = std::chrono::steady_clock::now();
-    seconds += std::chrono::duration<double>(now - last_).count();
-    last_ = now;
-  }
-
- private:
-  std::chrono::steady_clock::time_point last_ = std::chrono::steady_clock::now();
-};
 
 Rgb fill_of(const ChannelStatistics& statistics) {
   Rgb fill{};
@@ -101,23 +87,19 @@ PictureBatch TrainingPictures::begin(std::int64_t count) const {
 }
 
 /// The picture's pixels before they become floats; what is drawn afterwards continues in `draws`.
-Picture TrainingPictures::augmented(std::int64_t picture, std::int64_t sample, StageSeconds& seconds) const {
-  Clock clock;
+Picture TrainingPictures::augmented(std::int64_t picture, std::int64_t sample) const {
   Draws draws({seed_, kAugmentStream | static_cast<std::uint64_t>(order_.epoch_of(sample))},
               static_cast<std::uint64_t>(order_.index_of(sample)) * Draws::kPerSample);
   std::vector<std::byte>& bytes = read_buffer();
   source_->load(picture, bytes);
-  clock.add_to(seconds.load);
   const PictureSize size{augmentation_.size, augmentation_.size};
   std::optional<PictureView> view;
   const Picture pixels = source_->decode(picture, bytes, [&](PictureSize found) {
     view = crop_view(draw_crop(augmentation_.crop, found, draws), size, augmentation_.filter);
     return view->source();
   });
-  clock.add_to(seconds.decode);
   Picture result = (*view)(pixels);
   if (draws.chance(augmentation_.flip)) flip(result);
-  clock.add_to(seconds.resize);
   std::vector<AugmentOp> ops;
   if (augmentation_.rand_augment) ops = draw_rand_augment(*augmentation_.rand_augment, draws);
   if (augmentation_.color_jitter) {
@@ -125,26 +107,19 @@ Picture TrainingPictures::augmented(std::int64_t picture, std::int64_t sample, S
     ops.insert(ops.end(), jitter.begin(), jitter.end());
   }
   for (const AugmentOp& op : ops) result = apply(op, std::move(result), fill_);
-  clock.add_to(seconds.augment);
   return result;
 }
 
-void TrainingPictures::make(PictureBatch& batch, std::int64_t first_sample, std::int64_t row,
-                            StageSeconds* seconds) const {
-  batch.labels.data<std::int64_t>()[row] = make_one(first_sample + row, row_of(batch, row), seconds);
+void TrainingPictures::make(PictureBatch& batch, std::int64_t first_sample, std::int64_t row) const {
+  batch.labels.data<std::int64_t>()[row] = make_one(first_sample + row, row_of(batch, row));
 }
 
-std::int64_t TrainingPictures::make_one(std::int64_t sample, std::span<float> to,
-                                        StageSeconds* seconds) const {
-  StageSeconds own;
-  StageSeconds& spent = seconds != nullptr ? *seconds : own;
+std::int64_t TrainingPictures::make_one(std::int64_t sample, std::span<float> to) const {
   Picture pixels;
   const std::int64_t picture = first_sound(
       order_.picture_of(sample), source_->size(), on_error_, broken_.get(), [&](std::int64_t candidate) {
-        with_memory([&] { return source_->name(candidate); },
-                    [&] { pixels = augmented(candidate, sample, spent); });
+        with_memory([&] { return source_->name(candidate); }, [&] { pixels = augmented(candidate, sample); });
       });
-  Clock clock;
   normalizer_(pixels, to);
   if (augmentation_.erasing) {
     const auto epoch = static_cast<std::uint64_t>(order_.epoch_of(sample));
@@ -155,12 +130,10 @@ std::int64_t TrainingPictures::make_one(std::int64_t sample, std::span<float> to
     const auto box = draw_erased_box(*augmentation_.erasing, pixels.size(), draws);
     if (box) erase(to, pixels.size(), *box, draws.key(), draws.next_index());
   }
-  clock.add_to(spent.normalize);
   return source_->label(picture);
 }
 
-void TrainingPictures::finish(PictureBatch& batch, std::int64_t first_sample, StageSeconds* seconds) const {
-  Clock clock;
+void TrainingPictures::finish(PictureBatch& batch, std::int64_t first_sample) const {
   const std::int64_t count = batch.labels.dim(0), group = std::min(order_.group_samples(), count);
   const PictureSize size{augmentation_.size, augmentation_.size};
   const std::span<const std::int64_t> labels = batch.labels.span<std::int64_t>();
@@ -178,7 +151,6 @@ void TrainingPictures::finish(PictureBatch& batch, std::int64_t first_sample, St
                  targets_.label_smoothing, mix.lambda,
                  batch.targets.slice(begin, begin + rows).span<float>());
   }
-  if (seconds != nullptr) clock.add_to(seconds->mix);
 }
 
 EvaluationPictures::EvaluationPictures(PictureSourcePtr source, const EvaluationView& view,

@@ -62,18 +62,6 @@ struct PictureBatch {
   std::int64_t num_pictures = 0;  ///< those that are not ignored
 };
 
-/// Seconds of each part of making samples, for measurements.
-struct StageSeconds {
-  double load = 0;       ///< bytes from the disk
-  double decode = 0;     ///< to pixels, as far as the view shows them
-  double resize = 0;     ///< crop, resize, flip
-  double augment = 0;    ///< RandAugment, colour jitter
-  double normalize = 0;  ///< to floats, erasing
-  double mix = 0;        ///< of whole batches
-
-  double total() const { return load + decode + resize + augment + normalize + mix; }
-};
-
 /// The batches of a training run, with random access: sample g is a function of (seed, epoch, index).
 class TrainingPictures {
  public:
@@ -89,15 +77,14 @@ class TrainingPictures {
   PictureBatch begin(std::int64_t count) const;
   /// Makes sample `row` of a batch that begins with sample `first_sample` of the run. Thread-safe for
   /// different rows. Throws DataError for a broken picture with kStop, and where sound ones are rare.
-  void make(PictureBatch& batch, std::int64_t first_sample, std::int64_t row,
-            StageSeconds* seconds = nullptr) const;
+  void make(PictureBatch& batch, std::int64_t first_sample, std::int64_t row) const;
   /// The same for a sample by itself: fills `to`, [size, size, 3], and returns the label.
-  std::int64_t make_one(std::int64_t sample, std::span<float> to, StageSeconds* seconds = nullptr) const;
+  std::int64_t make_one(std::int64_t sample, std::span<float> to) const;
   /// Mixes groups and makes targets. The batch is a whole number of groups, or part of one.
-  void finish(PictureBatch& batch, std::int64_t first_sample, StageSeconds* seconds = nullptr) const;
+  void finish(PictureBatch& batch, std::int64_t first_sample) const;
 
  private:
-  Picture augmented(std::int64_t picture, std::int64_t sample, StageSeconds& seconds) const;
+  Picture augmented(std::int64_t picture, std::int64_t sample) const;
 
   PictureSourcePtr source_;
   Augmentation augmentation_;
