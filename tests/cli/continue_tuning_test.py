@@ -25,7 +25,7 @@ class ContinueTuning(support.MohTest):
                                        "checkpoint.every": 40}, "dense.yaml"))
 
     def job(self, name="moh.yaml", source="dense", **moh):
-        start = {key: moh.pop(key) for key in list(moh) if key in ("router_start", "router_spread", "calibration")}
+        start = {key: moh.pop(key) for key in list(moh) if key in ("router_start", "calibration")}
         moh = {"router": "learned", "num_shared": 2, "top_k": 1, **moh}
         self.write(name, support.to_yaml({**JOB, "init": {"from": source, "moh": start} if start else {"from": source},
                                           "model": {"moh": moh}}) + "\n")

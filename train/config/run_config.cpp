@@ -122,9 +122,6 @@ void add_init(InitConfig& c, Section& root) {
             "Initial weights of a `learned` router: all `zero`, `random` (as without a checkpoint), or "
             "`calibrated`: fitted so that heads are ranked by the norm of their contribution to the layer's "
             "output, with gates near 1.");
-  moh.field("router_spread", c.moh.router_spread, above(0),
-            "With `router_start: calibrated`: standard deviation of the logits of routed heads; gates differ "
-            "from 1 by about as much.");
 
   Section& calibration = moh.section_named(
       "calibration",
@@ -133,9 +130,6 @@ void add_init(InitConfig& c, Section& root) {
   calibration.field("batches", c.moh.calibration.batches, at_least(0).capped(kMaxWidth),
                     "Number of batches of `train.batch_size` samples. 0: nothing is measured, which "
                     "`router_start: calibrated` and measured `shared_heads` do not allow.");
-  calibration.field("ridge", c.moh.calibration.ridge, above(0),
-                    "With `router_start: calibrated`: penalty of the ridge regression, relative to the mean "
-                    "square of the inputs.");
   add_distill(c.distill, init);
 }
 

@@ -33,13 +33,11 @@ struct OutputConfig {
 /// Measurements on training data before a run starts from a dense checkpoint.
 struct CalibrationConfig {
   std::int64_t batches = 8;
-  double ridge = 1e-3;
 };
 
 /// How a dense checkpoint is turned into a Mixture-of-Head model, in addition to its routing, model.moh.
 struct InitMohConfig {
   RouterStart router_start = RouterStart::kCalibrated;
-  double router_spread = 0.1;
   CalibrationConfig calibration;
 };
 

@@ -149,7 +149,7 @@ TEST_CASE("config: init without what it needs is refused") {
              Catch::Contains("model.moh.shared_heads: expected first, or lists of heads, without init.from, "
                              "found output_norm"));
   // Every resolved configuration has these keys, with what was their default when it was written.
-  CHECK(loader.load("init: {moh: {router_spread: 0.02, calibration: {batches: 4}}}\n").init.from.empty());
+  CHECK(loader.load("init: {moh: {calibration: {batches: 4}}}\n").init.from.empty());
   const std::string model = std::string(kTwoOfSix) + ", shared_heads: ";
   CHECK_THAT(loader.error("init: {from: ckpt}\nmodel: {moh: {shared_heads: output_norm}}\n"),
              Catch::Contains("model.moh.router: expected learned or query_norm for the heads"));

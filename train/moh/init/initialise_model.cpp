@@ -172,14 +172,13 @@ void require_batches(const Calibration& calibration, std::string_view key, std::
 
 RouterWeights start_of(RouterStart start, const Model& model, const std::vector<NamedParameter>& routers,
                        const RunConfig& run, const Calibration& calibration) {
-  const InitMohConfig& moh = run.init.moh;
   switch (start) {
     case RouterStart::kZero:
       return zero_start(routers);
     case RouterStart::kRandom:
       return random_start(routers, model.init_std(), run.random_seed());
     case RouterStart::kCalibrated:
-      return calibrated_start(model, routers, calibration, moh.calibration.ridge, moh.router_spread);
+      return calibrated_start(model, routers, calibration);
   }
   fail_check(__FILE__, __LINE__, "start", "unknown RouterStart");
 }

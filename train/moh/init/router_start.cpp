@@ -52,11 +52,11 @@ class ContributionFits : public AttentionObserver {
   }
 
   /// wg of layer `layer`, [E, D].
-  Tensor routed_map(std::int64_t layer, double ridge, double spread) const {
+  Tensor routed_map(std::int64_t layer, const CalibratedStart& options) const {
     const LeastSquares& fit = fits_.at(layer);
-    Tensor w = fit.solve(ridge);
+    Tensor w = fit.solve(options.ridge);
     const double mean_square = fit.mean_square_of(w) / static_cast<double>(w.dim(0));
-    w.scale(mean_square > 0 ? spread / std::sqrt(mean_square) : 0.0);
+    w.scale(mean_square > 0 ? options.spread / std::sqrt(mean_square) : 0.0);
     return w;
   }
 
@@ -98,7 +98,7 @@ RouterWeights random_start(const std::vector<NamedParameter>& routers, double st
 }
 
 RouterWeights calibrated_start(const Model& model, const std::vector<NamedParameter>& routers,
-                               const Calibration& calibration, double ridge, double spread) {
+                               const Calibration& calibration, const CalibratedStart& options) {
   const NoGrad no_grad;
   ContributionFits fits(model);
   for (std::int64_t i = 0; i < calibration.size(); ++i)
@@ -110,7 +110,7 @@ RouterWeights calibrated_start(const Model& model, const std::vector<NamedParame
     if (!map.defined()) continue;
     for (RouterWeights::Entry& entry : weights.entries) {
       if (entry.parameter.value().shares_storage_with(map.value()))
-        entry.value = fits.routed_map(static_cast<std::int64_t>(layer), ridge, spread);
+        entry.value = fits.routed_map(static_cast<std::int64_t>(layer), options);
     }
   }
   return weights;

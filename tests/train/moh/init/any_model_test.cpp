@@ -46,7 +46,7 @@ TEST_CASE("init: any model's routers are calibrated, layer by layer") {
     weights.apply();
     return divergence_from_dense(model, calibration);
   };
-  const double calibrated = divergence(calibrated_start(model, routers, calibration, 1e-3, 0.1));
+  const double calibrated = divergence(calibrated_start(model, routers, calibration));
   for (const NamedParameter& p : routers) {
     const bool is_zero =
         std::ranges::all_of(p.variable.value().span<float>(), [](float w) { return w == 0; });

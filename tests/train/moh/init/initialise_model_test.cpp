@@ -133,10 +133,11 @@ TEST_CASE("init: a calibrated router has gates of 1 for shared heads, as near 1 
   const DenseFile file;
   for (const double spread : {0.02, 0.1}) {
     RunConfig run = routed_run(file, RouterKind::kLearned, 2, 2);
-    run.init.moh.router_spread = spread;
     const LanguageCalibration batches = tiny_calibration(run);
+    const auto model = initialised(run, batches);
+    calibrated_start(*model, router_parameters(*model), batches, {.spread = spread}).apply();
     Gates gates;
-    initialised(run, batches)->forward(batches.batch(0).tokens, {.observer = &gates});
+    model->forward(batches.batch(0).tokens, {.observer = &gates});
     double mean = 0;
     for (const double square : gates.squares) mean += square / static_cast<double>(gates.squares.size());
     CHECK(std::sqrt(mean) < 1.5 * spread);
