@@ -58,8 +58,6 @@ void check_numbers(const TransNextConfig& c, ConfigFaults& faults) {
     faults.add({"window"}, "an odd number from 1 to 15", number_text(c.window));
   if (c.experts > kMostExperts)
     faults.add({"experts"}, "at most " + number_text(kMostExperts), number_text(c.experts));
-  if (!(c.expert_balance_weight >= 0))
-    faults.add({"expert_balance_weight"}, "0 or more", number_text(c.expert_balance_weight));
   if (!(c.drop_path >= 0 && c.drop_path < 1))
     faults.add({"drop_path"}, "0 or more, below 1", number_text(c.drop_path));
 }

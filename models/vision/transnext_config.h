@@ -32,8 +32,7 @@ struct TransNextConfig {
       224;  ///< side of the images the model is trained on: the unit of relative positions
   /// Feed-forward networks of a block, of which each token takes one (top-1); 1: no mixture.
   std::int64_t experts = 1;
-  double expert_balance_weight = 0.01;  ///< factor of their load-balance loss, a mean over the blocks
-  double drop_path = 0;                 ///< of the last block; rates grow linearly from 0
+  double drop_path = 0;  ///< of the last block; rates grow linearly from 0
   RecomputeLevel recompute = RecomputeLevel::kNone;
   /// Lists of counts have a value per stage, or per block of all stages.
   MohConfig moh;

@@ -40,7 +40,6 @@ RunConfig pictures(ImageArchitecture architecture) {
   RunConfig run = small_image_run(architecture);
   images_of(run).augment.mixing.probability = 0;  // of a micro-batch
   images_of(run).model.drop_path = 0;             // likewise
-  images_of(run).model.transnext.expert_balance_weight = 0;
   return run;
 }
 

@@ -87,8 +87,6 @@ Section transnext_section(TransNextConfig& c) {
           "number of tokens. 0: by `pool_ratios`.");
   s.field("experts", c.experts, at_least(1).capped(64),
           "Feed-forward networks of a block, of which each token takes one. 1: no mixture.");
-  s.field("expert_balance_weight", c.expert_balance_weight, at_least(0),
-          "Weight of their load-balance loss.");
   return s;
 }
 

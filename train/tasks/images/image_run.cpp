@@ -16,21 +16,14 @@ using config::Difference;
 using config::Section;
 
 /// Keys or sections of the model that a run may set differently from the checkpoint it starts from.
-constexpr std::array<std::string_view, 6> kFree = {
-    "model.preset",    "model.image_size", "model.drop_path",
-    "model.recompute", "model.moh.",       "model.transnext.expert_balance_weight"};
+constexpr std::array<std::string_view, 5> kFree = {"model.preset", "model.image_size", "model.drop_path",
+                                                   "model.recompute", "model.moh."};
 
 /// Keys of the model that concern only its training.
-constexpr std::array<std::string_view, 10> kOfTraining = {"model.drop_path",
-                                                          "model.recompute",
-                                                          "model.moh.balance_loss",
-                                                          "model.moh.balance_scope",
-                                                          "model.moh.balance_layers",
-                                                          "model.moh.balance_weight",
-                                                          "model.moh.router_init",
-                                                          "model.moh.z_loss_weight",
-                                                          "model.moh.top_k_anneal_until",
-                                                          "model.transnext.expert_balance_weight"};
+constexpr std::array<std::string_view, 9> kOfTraining = {
+    "model.drop_path",         "model.recompute",          "model.moh.balance_loss",
+    "model.moh.balance_scope", "model.moh.balance_layers", "model.moh.balance_weight",
+    "model.moh.router_init",   "model.moh.z_loss_weight",  "model.moh.top_k_anneal_until"};
 
 /// Keys that shapes do not determine.
 constexpr std::array<std::string_view, 9> kUnseen = {"model.image_size",
@@ -45,9 +38,8 @@ constexpr std::array<std::string_view, 9> kUnseen = {"model.image_size",
 
 /// Keys that may be omitted for weights without a configuration, of which those of the other architecture
 /// describe nothing.
-constexpr std::array<std::string_view, 6> kOptional = {
-    "model.preset", "model.drop_path", "model.recompute", "model.transnext.expert_balance_weight",
-    "model.moh.",   "model.vit."};
+constexpr std::array<std::string_view, 5> kOptional = {"model.preset", "model.drop_path", "model.recompute",
+                                                       "model.moh.", "model.vit."};
 constexpr std::array<std::string_view, 5> kOptionalOfVit = {
     "model.preset", "model.drop_path", "model.recompute", "model.moh.", "model.transnext."};
 

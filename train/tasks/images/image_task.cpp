@@ -105,9 +105,7 @@ MicroBatchLoss ImageTask::loss(Generator& generator) {
   const Variable balance = mean_balance_loss(output.routing), experts = mean_of(output.expert_balances);
   result.total = add_routing_losses(teacher_.added(task_loss, divergence), balance, output.routing,
                                     run_.model.moh, share);
-  const double expert_weight = run_.model.transnext.expert_balance_weight;
-  if (experts.defined() && expert_weight > 0)
-    result.total = add(result.total, scale(experts, expert_weight * share));
+  if (experts.defined()) result.total = add(result.total, scale(experts, kExpertBalanceWeight * share));
   routing_numbers_.pack(balance, output.routing, result.numbers, experts, divergence);
   return result;
 }

@@ -21,12 +21,15 @@ namespace moh {
 
 /// Classification of images: the loss is the cross entropy of soft targets (smoothed, mixed labels) per
 /// image, plus balance_weight times the mean load-balance loss of the layers with routed heads (and
-/// z_loss_weight times that of their z-losses), plus expert_balance_weight times that of the mixtures of
+/// z_loss_weight times that of their z-losses), plus kExpertBalanceWeight times that of the mixtures of
 /// feed-forward networks, which is computed per micro-batch. The score is top-1 on held-out pictures.
 class ImageTask final : public Task {
  public:
   /// Batches made ahead of their use.
   static constexpr int kAhead = 2;
+  /// Factor of the experts' load-balance loss, a mean over the blocks. The review of the paper, whose models
+  /// have them, states none: it is that of the heads' loss, and of Switch Transformers (arXiv 2101.03961).
+  static constexpr double kExpertBalanceWeight = 0.01;
 
   ImageTask(const RunConfig& run, std::shared_ptr<const ImageData> data, std::unique_ptr<ImageModel> model);
 
