@@ -1,4 +1,4 @@
-# cmake --install, and a Debian package by cpack: the program, its configs, plots, documentation, man page and completion.
+# cmake --install, and a Debian package by cpack: the program, its configs, plots, the import of tokens, documentation, man page and completion.
 
 include(GNUInstallDirs)
 
@@ -14,6 +14,7 @@ add_custom_target(moh_pages ALL DEPENDS ${pages}/moh.1 ${pages}/moh)
 install(TARGETS moh)
 install(PROGRAMS scripts/plot_run.py DESTINATION ${CMAKE_INSTALL_BINDIR} RENAME moh-plot-run)
 install(PROGRAMS scripts/plot_heads.py DESTINATION ${CMAKE_INSTALL_BINDIR} RENAME moh-plot-heads)
+install(PROGRAMS scripts/import_tokens.py DESTINATION ${CMAKE_INSTALL_BINDIR} RENAME moh-import-tokens)
 install(DIRECTORY configs DESTINATION ${CMAKE_INSTALL_DATADIR}/moh)
 install(DIRECTORY docs DESTINATION ${CMAKE_INSTALL_DOCDIR})
 install(FILES README.md LICENSE CHANGELOG.md DESTINATION ${CMAKE_INSTALL_DOCDIR})

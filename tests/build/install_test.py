@@ -32,9 +32,9 @@ class Install(unittest.TestCase):
         self.assertGreater(len(configs), 15)
         self.assertIn("top_k: 2", self.moh("config", self.prefix / "share/moh/configs/llm/quickstart.yaml"))
 
-    def test_the_plots_start(self):
-        for plot in ("moh-plot-run", "moh-plot-heads"):
-            self.assertIn("usage:", run("/usr/bin/python3", self.prefix / "bin" / plot, "--help"))
+    def test_the_scripts_start(self):
+        for script in ("moh-plot-run", "moh-plot-heads", "moh-import-tokens"):
+            self.assertIn("usage:", run("/usr/bin/python3", self.prefix / "bin" / script, "--help"))
 
     def test_the_man_page_has_every_command(self):
         page = (self.prefix / "share/man/man1/moh.1").read_text()

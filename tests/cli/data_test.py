@@ -47,22 +47,6 @@ class Data(support.MohTest):
         self.assertEqual(self.moh("data", "info", "out.tokens", "--verify"),
                          info + "verified: the ids match their checksum\n")
 
-    def test_ids_of_other_programs(self):
-        text = (self.folder / "text.txt").read_bytes()
-        self.write("ids.bin", struct.pack(f"<{len(text)}H", *text))
-        info = self.moh("data", "info", "ids.bin", "--bin-dtype", "uint16", "--verify")
-        self.assert_says(info, "format      ids of uint16 without a header", f"tokens      {len(text)} (U16)",
-                         "documents   not known", f"largest id  {max(text)}")
-        self.assert_says(self.moh("data", "info", "ids.bin", code=support.INPUT_ERROR), "say the type of its ids: data.bin_dtype")
-        self.moh("data", "tokenize", "--input", "ids.bin", "--bin-dtype", "uint16", "--output", "ids.tokens")
-        self.train({"output.dir": "from_text"})
-        self.train({"output.dir": "from_ids", "data.train": "ids.bin", "data.bin_dtype": "uint16"})
-        self.train({"output.dir": "from_tokens", "data.train": "ids.tokens"})
-        self.assert_same_state("from_text", "from_ids")
-        self.assert_same_state("from_text", "from_tokens")
-        loss = self.moh("eval", "--checkpoint", "from_text", "data=ids.bin", "data.bin_dtype=uint16")
-        self.assertEqual(loss, self.moh("eval", "--checkpoint", "from_text", "data=text.txt"))
-
     def test_the_file_is_a_function_of_the_text(self):
         self.tokenize("text.txt", output="a.tokens")
         self.tokenize("text.txt", output="b.tokens")
@@ -81,18 +65,6 @@ class Data(support.MohTest):
         self.train({"output.dir": "from_text"})
         self.train({"output.dir": "from_tokens", "data.train": "python.safetensors"})
         self.assert_same_state("from_text", "from_tokens")
-
-    def test_a_token_file_of_the_earlier_format(self):
-        self.write("old.tokens", support.old_token_file((self.folder / "text.txt").read_bytes()))
-        convert = "convert it: moh data tokenize --input old.tokens --output NEW.safetensors"
-        info = self.moh("data", "info", "old.tokens", "--verify")
-        self.assert_says(info, "(2 bytes each)", "documents   1", "tokenizer   byte (", convert, "verified")
-        output = self.train({"data.train": "old.tokens"}, code=support.INPUT_ERROR)
-        self.assert_says(output, "old.tokens: expected text or a token file", convert)
-        self.tokenize("old.tokens", output="converted.safetensors")
-        self.tokenize("text.txt", output="made.safetensors")
-        self.assertEqual((self.folder / "converted.safetensors").read_bytes(),
-                         (self.folder / "made.safetensors").read_bytes())
 
     def test_what_cannot_be_tokenized(self):
         self.assert_says(self.tokenize("missing.txt", code=support.INPUT_ERROR), "missing.txt: cannot read")

@@ -6,8 +6,6 @@ The program is found in MOH_BINARY. Everything is small enough for a run to take
 
 import array
 import copy
-import ctypes
-import ctypes.util
 import fcntl
 import json
 import os
@@ -100,21 +98,6 @@ def png(width, height, rows):
         return struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
     header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
     return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b"")
-
-
-def old_token_file(text):
-    """The ids of a text, one document, in a token file of moh's earlier format (train/tasks/language/data/old_token_file.cpp)."""
-    name = ctypes.util.find_library("xxhash") or "libxxhash.so.0"
-    try:
-        xxh3 = ctypes.CDLL(name).XXH3_64bits
-    except OSError as error:
-        raise unittest.SkipTest(f"no xxhash library: {error}") from error
-    xxh3.restype, xxh3.argtypes = ctypes.c_uint64, [ctypes.c_char_p, ctypes.c_size_t]
-    rules = b"byte: id = byte, vocabulary 256, end of document 0"
-    ids = struct.pack(f"<{len(text)}H", *text)
-    header = struct.pack("<8sIIQQQQQQ56s", b"MOHTOKEN", 1, 2, 256, len(text), 1, len(text), xxh3(rules, len(rules)),
-                         xxh3(ids, len(ids)), b"byte")
-    return header + struct.pack("<Q", xxh3(header, len(header))) + ids
 
 
 def merged(settings):

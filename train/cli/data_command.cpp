@@ -114,10 +114,7 @@ void add_data(const Commands& commands) {
   const auto [tokenize, from] =
       add_command(data, "tokenize", "Turn text files and folders into token files", data_tokenize);
   tokenize
-      .add_option(
-          "--input", from.inputs,
-          "Files and folders of text and JSON Lines, also as .gz or .zst; token ids of other programs "
-          "(.npy, .bin, .idx) and a token file of the earlier format are converted")
+      .add_option("--input", from.inputs, "Files and folders of text and JSON Lines, also as .gz or .zst")
       ->required()
       ->default_str("");
   tokenize.add_option("--output", from.output, "Token file to write, or FOLDER/ for one per file")
@@ -126,7 +123,6 @@ void add_data(const Commands& commands) {
                       "byte, a tokenizer's file (tokenizer.json, SentencePiece's .model, a .tiktoken), or a "
                       "folder with one");
   add_record_options(tokenize, from.options.text.records);
-  add_bin_dtype_option(tokenize, from.options.text.bin_dtype);
   tokenize.add_option("--threads", from.threads, "CPU threads; 0: all processors");
   tokenize.add_flag("--overwrite", from.options.overwrite,
                     "Replace the file --output, or files in that folder");

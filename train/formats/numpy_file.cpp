@@ -70,23 +70,12 @@ class Header {
   std::string text_;
 };
 
-}  // namespace
-
-std::uint64_t NumpyArray::elements() const {
-  std::uint64_t count = 1;
-  for (const std::int64_t extent : shape) {
-    const auto factor = static_cast<std::uint64_t>(extent);
-    if (factor == 0) return 0;
-    if (count > kMostElements / factor) return kMostElements;
-    count *= factor;
-  }
-  return count;
-}
-
 bool looks_like_numpy(std::string_view first_bytes) {
   return first_bytes.starts_with(kMagic);
 }
 
+/// Reads the header of an array that lies in bytes [begin, end) of the file: versions 1 to 3, a type in
+/// little-endian order. Compares no size with the bytes. Throws the kind's error for a damaged one.
 NumpyArray read_numpy_header(const InputFile& file, std::uint64_t begin, std::uint64_t end) {
   constexpr std::uint64_t kFixed = 12;
   std::string first(std::min(kFixed, end - begin), '\0');
@@ -113,6 +102,19 @@ NumpyArray read_numpy_header(const InputFile& file, std::uint64_t begin, std::ui
     if (array.descr == descr) array.stored_dtype = dtype;
   }
   return array;
+}
+
+}  // namespace
+
+std::uint64_t NumpyArray::elements() const {
+  std::uint64_t count = 1;
+  for (const std::int64_t extent : shape) {
+    const auto factor = static_cast<std::uint64_t>(extent);
+    if (factor == 0) return 0;
+    if (count > kMostElements / factor) return kMostElements;
+    count *= factor;
+  }
+  return count;
 }
 
 NumpyFile::NumpyFile(const std::filesystem::path& path) : file_(path, InputKind::kData) {

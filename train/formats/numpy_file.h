@@ -26,12 +26,6 @@ struct NumpyArray {
   std::uint64_t elements() const;
 };
 
-bool looks_like_numpy(std::string_view first_bytes);
-
-/// Reads the header of an array that lies in bytes [begin, end) of the file: versions 1 to 3, a type in
-/// little-endian order. Compares no size with the bytes. Throws the kind's error for a damaged one.
-NumpyArray read_numpy_header(const InputFile& file, std::uint64_t begin, std::uint64_t end);
-
 /// The arrays of an .npy file, whose name is empty, or of an .npz file that was saved without compression (by
 /// numpy.savez), under their names. Files are untrusted: sizes are checked when it is opened, the CRC-32 of
 /// an array of an .npz by verify(). Throws DataError naming the file and the array.

@@ -174,9 +174,8 @@ Section model_section(LanguageRun& run) {
 Section data_section(TextDataConfig& c) {
   Section s("data", "Training and validation text.");
   s.field("train", c.train,
-          "Text, JSON Lines (each also as `.gz` or `.zst`), token files (`moh data tokenize`), token ids of "
-          "other programs (`.npy`, `.bin`, `.idx`), or folders of them. A list of `{name, path, weight}` is "
-          "a mixture: each row is of one source, and every stretch "
+          "Text, JSON Lines (each also as `.gz` or `.zst`), token files (`moh data tokenize`), or folders of "
+          "them. A list of `{name, path, weight}` is a mixture: each row is of one source, and every stretch "
           "of rows has them in proportion to their weights ([data.md](data.md#mixtures)).");
   s.field(
       "validation", c.validation,
@@ -206,9 +205,6 @@ Section data_section(TextDataConfig& c) {
           "`{role}` and "
           "`{content}`. From the content of the role `assistant` on, messages are learned. Empty: no records "
           "are chats.");
-  s.field("bin_dtype", choice_of(c.text.bin_dtype, {kNoBinDtype, "uint16", "uint32"}),
-          "Type of the ids in `.bin` files without a header, as nanoGPT writes them. Files of llm.c and "
-          "Megatron-LM say it themselves.");
   s.path_or_word(
       "cache", c.text.cache, kCacheWords,
       "Folder of the token files that are made of texts above 16 MiB, once for each text and tokenizer. "

@@ -29,7 +29,7 @@ struct TextDataConfig {
   double validation_fraction = 0.1;
   /// kByteTokenizer, kOtherTokenizer, or the path of a tokenizer.json or of a folder with one.
   std::filesystem::path tokenizer = kByteTokenizer;
-  TextOptions text;  ///< cache, text_key, templates, bin_dtype
+  TextOptions text;  ///< cache, text_key, templates
   std::int64_t sequence_length = 256;
   bool document_mask = false;
   bool reset_positions = false;

@@ -12,8 +12,6 @@
 #include "train/io/input_file.h"
 #include "train/tasks/language/data/document_reader.h"
 #include "train/tasks/language/data/encode_documents.h"
-#include "train/tasks/language/data/foreign_tokens.h"
-#include "train/tasks/language/data/old_token_file.h"
 #include "train/tasks/language/data/token_file.h"
 #include "train/tasks/language/tokenizer_rows.h"
 
@@ -22,14 +20,7 @@ namespace moh {
 std::vector<InputPath> require_files(std::span<const std::string> inputs, SkippedFiles& skipped,
                                      const std::filesystem::path& run_folder) {
   if (inputs.empty()) throw DataError(error_message("data", "input", "at least one file or folder", "none"));
-  std::vector<InputPath> files = list_input_files(inputs, skipped, run_folder);
-  // Of a pair of Megatron-LM the index is read.
-  std::erase_if(files, [&](const InputPath& file) {
-    if (!file.path.ends_with(".bin") || !has_megatron_index(file.path)) return false;
-    const std::string index = std::filesystem::path(file.path).replace_extension(".idx").string();
-    return std::ranges::find(files, index, &InputPath::path) != files.end();
-  });
-  return files;
+  return list_input_files(inputs, skipped, run_folder);
 }
 
 void fail_without_text(std::span<const std::string> inputs, const SkippedFiles& skipped) {
@@ -128,36 +119,10 @@ std::string sampled_checksum(const TokenSource& tokens) {
   return checksum.hex();
 }
 
-/// Arrays of other types that lie in a folder are passed over.
-std::optional<CorpusFile> open_foreign(const InputPath& input, ForeignTokens kind, const Tokenizer& tokenizer,
-                                       const TextOptions& options, SkippedFiles& skipped) {
-  ForeignTokenFile file;
-  try {
-    file = open_foreign_tokens(input, kind, options.bin_dtype, tokenizer.name(), tokenizer.vocab_size(),
-                               tokenizer.end_of_document());
-  } catch (const DataError&) {
-    if (input.named || kind != ForeignTokens::kNumpy) throw;
-    skipped.add("NumPy", input.path);
-    return std::nullopt;
-  }
-  // Ids beyond the vocabulary are found now, not in the middle of a run; of a larger file as they are read.
-  constexpr std::int64_t kVerified = TokenFile::kVerifiedOnOpenBytes / sizeof(TokenId);
-  if (file.ids->size() <= kVerified) file.ids->verify();
-  return CorpusFile{input.path, file.documents, sampled_checksum(*file.documents)};
-}
-
 /// Nothing for a file that was skipped.
 std::optional<CorpusFile> open_tokens(const InputPath& input, const Tokenizer& tokenizer,
                                       const TextOptions& options, SkippedFiles& skipped) {
-  if (const ForeignTokens foreign = foreign_tokens_kind(input, options.bin_dtype);
-      foreign != ForeignTokens::kNone)
-    return open_foreign(input, foreign, tokenizer, options, skipped);
   const TokenFileKind kind = token_file_kind(input.path);
-  if (kind == TokenFileKind::kOld) {
-    throw DataError(error_message(input.path, "", "text or a token file that is a safetensors file",
-                                  "a token file of moh's earlier format",
-                                  "convert it: " + conversion_of_old_token_file(input.path)));
-  }
   if (kind == TokenFileKind::kTokens || (kind == TokenFileKind::kOtherTensors && input.named)) {
     auto file = TokenFile::open(input.path);
     file->require_tokenizer(tokenizer);

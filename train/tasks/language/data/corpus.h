@@ -30,17 +30,16 @@ struct Corpus {
   std::string describe_contents() const;
 };
 
-/// Opens text files (plain text and JSON Lines, each also compressed), token files, ids that other programs
-/// wrote (foreign_tokens.h), and folders of them. Texts are tokenised into memory, or, those of more than
-/// kTextInMemory bytes that are not bytes as they lie in the file, once into a token file in the cache
-/// (token_cache.h). Token files are read on demand and must have been made with `tokenizer`. The folder of
-/// the run that reads them is left out (list_input_files). Throws DataError for files that cannot be read or
-/// used, among them token files of the earlier format, and if there are no tokens.
+/// Opens text files (plain text and JSON Lines, each also compressed), token files, and folders of them.
+/// Texts are tokenised into memory, or, those of more than kTextInMemory bytes that are not bytes as they lie
+/// in the file, once into a token file in the cache (token_cache.h). Token files are read on demand and must
+/// have been made with `tokenizer`. The folder of the run that reads them is left out (list_input_files).
+/// Throws DataError for files that cannot be read or used, and if there are no tokens.
 Corpus open_corpus(std::span<const std::string> inputs, const Tokenizer& tokenizer,
                    const std::filesystem::path& run_folder = {}, const TextOptions& options = {});
 inline constexpr std::uint64_t kTextInMemory = std::uint64_t{16} << 20;
 
-/// The files of inputs, as list_input_files(), a pair of Megatron-LM once. Throws DataError for no inputs.
+/// The files of inputs, as list_input_files(). Throws DataError for no inputs.
 std::vector<InputPath> require_files(std::span<const std::string> inputs, SkippedFiles& skipped,
                                      const std::filesystem::path& run_folder = {});
 /// Throws DataError that says why the inputs have no text.

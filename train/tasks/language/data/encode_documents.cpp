@@ -97,12 +97,21 @@ class Encoding final : public TextWork {
   std::vector<std::vector<TokenId>> ids_;
 };
 
+/// What to do about a file without text. The names are those of NumPy, llm.c, nanoGPT and Megatron-LM.
+std::string_view fix_of(const std::string& path) {
+  const std::string_view names_of_ids[] = {".npy", ".bin", ".idx"};
+  if (std::ranges::any_of(names_of_ids, [&](std::string_view ending) { return path.ends_with(ending); }))
+    return "if it has token ids of another program, make a token file of it with scripts/import_tokens.py "
+           "(docs/token_files.md)";
+  return unreadable_format(path).empty() ? "" : kRecordsFix;
+}
+
 /// Calls use() for a reader of the file; false if it has no text.
 bool with_reader(const InputPath& input, const Tokenizer& tokenizer, SkippedFiles& skipped,
                  FunctionRef<void(DocumentReader&)> use) {
   const std::string_view format = unreadable_format(input.path);
   if (!format.empty()) {
-    pass_over(input, skipped, format, std::string(format) + " by its name", kRecordsFix);
+    pass_over(input, skipped, format, std::string(format) + " by its name", fix_of(input.path));
     return false;
   }
   try {
@@ -110,7 +119,7 @@ bool with_reader(const InputPath& input, const Tokenizer& tokenizer, SkippedFile
     use(reader);
     return true;
   } catch (const DocumentReader::Unreadable& why) {
-    pass_over(input, skipped, why.reason, why.found);
+    pass_over(input, skipped, why.reason, why.found, fix_of(input.path));
     return false;
   }
 }

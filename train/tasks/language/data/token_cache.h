@@ -6,7 +6,6 @@
 #include <string>
 
 #include "train/tasks/data/input_files.h"
-#include "train/tasks/language/data/foreign_tokens.h"
 #include "train/tasks/language/data/record_text.h"
 #include "train/tasks/language/data/token_file.h"
 #include "train/tokenizers/tokenizer.h"
@@ -19,8 +18,7 @@ inline constexpr const char* kDefaultTokenCache = "auto";
 struct TextOptions {
   /// Folder of token files that are made of large texts; kDefaultTokenCache: default_token_cache().
   std::filesystem::path cache = kDefaultTokenCache;
-  RecordOptions records;                ///< of JSON Lines
-  std::string bin_dtype = kNoBinDtype;  ///< of ids without a header (foreign_tokens.h)
+  RecordOptions records;  ///< of JSON Lines
 };
 
 /// $XDG_CACHE_HOME/moh/tokens, else $HOME/.cache/moh/tokens; empty if neither is set.

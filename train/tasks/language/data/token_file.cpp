@@ -14,7 +14,6 @@
 #include "train/formats/stored_dtype.h"
 #include "train/io/input_file.h"
 #include "train/io/printable.h"
-#include "train/tasks/language/data/old_token_file.h"
 #include "train/tasks/language/tokenizer_rows.h"
 
 namespace moh {
@@ -102,18 +101,15 @@ void visit_stored(std::string_view stored_dtype, Visit visit) {
   if (stored_dtype == "U16") return visit.template operator()<std::uint16_t>();
   if (stored_dtype == "U32") return visit.template operator()<std::uint32_t>();
   if (stored_dtype == "I32") return visit.template operator()<std::int32_t>();
-  // Of files that others wrote:
-  if (stored_dtype == "I8") return visit.template operator()<std::int8_t>();
   if (stored_dtype == "I16") return visit.template operator()<std::int16_t>();
-  if (stored_dtype == "U64") return visit.template operator()<std::uint64_t>();
   MOH_CHECK(stored_dtype == "I64", "a type of token files");
   visit.template operator()<std::int64_t>();
 }
 
 /// Throws unless all ids of a block are in the vocabulary. `first`: index of its first id, for the message.
 template <class Stored>
-void check_ids(const std::string& path, const TokenFileInfo& info, std::int64_t first,
-               std::span<const Stored> ids, std::string_view fix) {
+void check_ids(const SafetensorsFile& file, const TokenFileInfo& info, std::int64_t first,
+               std::span<const Stored> ids) {
   const auto is_beyond = [size = static_cast<std::uint64_t>(info.vocab_size),
                           marks = static_cast<Stored>(info.prompt_tokens ? -1 : 0)](Stored id) {
     // -1 for a mark, if there may be any: its complement is the id.
@@ -124,20 +120,22 @@ void check_ids(const std::string& path, const TokenFileInfo& info, std::int64_t 
   for (const Stored id : ids) any |= is_beyond(id);  // branch-free, so that it is vectorised
   if (!any) return;
   const auto bad = std::ranges::find_if(ids, is_beyond);
-  throw DataError(error_message(path, "id " + std::to_string(first + (bad - ids.begin())),
-                                "0 ... " + std::to_string(info.vocab_size - 1), std::to_string(*bad), fix));
+  throw DataError(error_message(file.path().string(), "id " + std::to_string(first + (bad - ids.begin())),
+                                "0 ... " + std::to_string(info.vocab_size - 1), std::to_string(*bad),
+                                kMakeAgain));
 }
 
 /// Calls use(index of the first id, ids as stored) for checked blocks of [begin, begin + count).
 template <class Stored, class Use>
-void for_each_block(const std::string& path, const TokenFileInfo& info, const TokenFile::ReadElements& read,
-                    std::string_view fix, std::int64_t begin, std::int64_t count, Use use) {
+void for_each_block(const SafetensorsFile& file, const TokenFileInfo& info, std::int64_t begin,
+                    std::int64_t count, Use use) {
   std::array<Stored, (32 << 10) / sizeof(Stored)> block;
   for (std::int64_t done = 0; done < count;) {
     const auto step = std::min<std::int64_t>(count - done, static_cast<std::int64_t>(block.size()));
     const auto ids = std::span(block).first(static_cast<std::size_t>(step));
-    read(static_cast<std::uint64_t>(begin + done) * sizeof(Stored), std::as_writable_bytes(ids));
-    check_ids(path, info, begin + done, std::span<const Stored>(ids), fix);
+    file.read(file.tensors().front(), static_cast<std::uint64_t>(begin + done) * sizeof(Stored),
+              std::as_writable_bytes(ids));
+    check_ids(file, info, begin + done, std::span<const Stored>(ids));
     use(begin + done, std::span<const Stored>(ids));
     done += step;
   }
@@ -189,13 +187,10 @@ std::string describe(const TokenFileInfo& info) {
 
 TokenFileKind token_file_kind(const std::string& path) {
   const InputFile input(path, InputKind::kData);
-  // A small number follows the magic, no text.
-  const std::string first = input.first_bytes(kOldTokenFileMagic.size() + 4);
-  if (first.starts_with(kOldTokenFileMagic) && first.ends_with(std::string_view("\0\0\0", 3)))
-    return TokenFileKind::kOld;
   // The length of its header says what a file was that has been cut; a `.bin` may have ids of other
   // programs.
-  const bool may_be_cut = std::filesystem::path(path).extension() != ".bin" && looks_like_safetensors(first);
+  const bool may_be_cut =
+      std::filesystem::path(path).extension() != ".bin" && looks_like_safetensors(input.first_bytes(9));
   if (!is_safetensors(input) && !may_be_cut) return TokenFileKind::kNone;
   const SafetensorsFile tensors(path);
   const auto format = tensors.metadata().find("format");
@@ -206,28 +201,22 @@ TokenFileKind token_file_kind(const std::string& path) {
 std::shared_ptr<const TokenFile> TokenFile::open(const std::string& path) {
   if (token_file_kind(path) == TokenFileKind::kNone) {
     throw DataError(
-        error_message(path, "", "a moh token file", "other contents", "make one with 'moh data tokenize'"));
+        error_message(path, "", "a moh token file", "other contents",
+                      "make one of text with 'moh data tokenize', of token ids of another program with "
+                      "scripts/import_tokens.py"));
   }
-  const auto tensors = std::make_shared<const SafetensorsFile>(path);
-  const auto read = [tensors](std::uint64_t offset, std::span<std::byte> to) {
-    tensors->read(tensors->tensors().front(), offset, to);
-  };
-  auto file = std::make_shared<const TokenFile>(path, read_info(*tensors), read);
-  if (tensors->tensors().front().bytes <= kVerifiedOnOpenBytes) file->verify();
+  const std::shared_ptr<const TokenFile> file(new TokenFile(path));
+  if (file->file_.tensors().front().bytes <= kVerifiedOnOpenBytes) file->verify();
   return file;
 }
 
-TokenFile::TokenFile(std::string path, TokenFileInfo info, ReadElements read, std::string_view fix)
-    : path_(std::move(path)),
-      info_(std::move(info)),
-      read_(std::move(read)),
-      fix_(fix.empty() ? kMakeAgain : fix) {}
+TokenFile::TokenFile(const std::string& path) : file_(path), info_(read_info(file_)) {}
 
 void TokenFile::copy_marked(std::int64_t begin, std::span<TokenId> ids) const {
   MOH_CHECK(begin >= 0 && begin <= size() && static_cast<std::int64_t>(ids.size()) <= size() - begin,
             "TokenFile: range outside the file");
   visit_stored(info_.stored_dtype, [&]<class Stored>() {
-    for_each_block<Stored>(path_, info_, read_, fix_, begin, static_cast<std::int64_t>(ids.size()),
+    for_each_block<Stored>(file_, info_, begin, static_cast<std::int64_t>(ids.size()),
                            [&](std::int64_t first, std::span<const Stored> block) {
                              std::ranges::transform(block, ids.begin() + (first - begin),
                                                     [](Stored id) { return static_cast<TokenId>(id); });
@@ -235,20 +224,18 @@ void TokenFile::copy_marked(std::int64_t begin, std::span<TokenId> ids) const {
   });
 }
 
-void TokenFile::stream(FunctionRef<void(std::span<const std::byte>)> sink) const {
-  visit_stored(info_.stored_dtype, [&]<class Stored>() {
-    for_each_block<Stored>(path_, info_, read_, fix_, 0, size(),
-                           [&](std::int64_t, std::span<const Stored> block) { sink(std::as_bytes(block)); });
-  });
-}
-
 void TokenFile::verify() const {
   Checksum elements;
-  stream([&](std::span<const std::byte> block) { elements.update(block); });
+  visit_stored(info_.stored_dtype, [&]<class Stored>() {
+    for_each_block<Stored>(file_, info_, 0, size(), [&](std::int64_t, std::span<const Stored> block) {
+      elements.update(std::as_bytes(block));
+    });
+  });
   if (info_.checksum.empty()) return;
   const std::string found = token_file_checksum(elements, info_);
   if (found != info_.checksum)
-    throw DataError(error_message(path_, "", "checksum " + info_.checksum, found, kMakeAgain));
+    throw DataError(
+        error_message(file_.path().string(), "", "checksum " + info_.checksum, found, kMakeAgain));
 }
 
 void TokenFile::require_tokenizer(const Tokenizer& tokenizer) const {
@@ -261,7 +248,7 @@ void TokenFile::require_tokenizer(const Tokenizer& tokenizer) const {
   const std::string found = text(info_.tokenizer_name, info_.tokenizer_hash, info_.vocab_size);
   if (expected == found) return;
   throw DataError(error_message(
-      path_, "tokenizer", expected, found,
+      file_.path().string(), "tokenizer", expected, found,
       "set the tokenizer that the file was made with, or write the file again with 'moh data tokenize'"));
 }
 

@@ -1,14 +1,12 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 
-#include "core/function_ref.h"
 #include "train/formats/safetensors.h"
 #include "train/io/checksum.h"
 #include "train/tasks/language/data/token_source.h"
@@ -42,7 +40,6 @@ std::string describe(const TokenFileInfo& info);
 enum class TokenFileKind {
   kTokens,        ///< a token file
   kOtherTensors,  ///< another safetensors file
-  kOld,           ///< a token file of moh's earlier format (old_token_file.h)
   kNone,          ///< something else
 };
 
@@ -54,35 +51,26 @@ TokenFileKind token_file_kind(const std::string& path);
 /// out-of-bounds access in the embedding. Throws DataError naming the file.
 class TokenFile final : public TokenSource {
  public:
-  /// Fills a span with bytes of the elements, from byte `offset` of them on.
-  using ReadElements = std::function<void(std::uint64_t offset, std::span<std::byte> to)>;
-
   /// Opens a file and checks its header and size; elements of up to kVerifiedOnOpenBytes are verified as
   /// well.
   static std::shared_ptr<const TokenFile> open(const std::string& path);
   static constexpr std::uint64_t kVerifiedOnOpenBytes = std::uint64_t{256} << 20;
-
-  /// A file whose elements `read` reads; `path` is for messages, and `fix` for those about its ids: empty for
-  /// a file that moh wrote.
-  TokenFile(std::string path, TokenFileInfo info, ReadElements read, std::string_view fix = "");
 
   const TokenFileInfo& info() const { return info_; }
 
   std::int64_t size() const override { return info_.num_tokens; }
   void copy_marked(std::int64_t begin, std::span<TokenId> ids) const override;
 
-  /// Passes all elements as stored to `sink`, in blocks whose ids have been checked.
-  void stream(FunctionRef<void(std::span<const std::byte>)> sink) const;
   /// Reads everything and verifies the checksum, if the file has one.
   void verify() const;
   /// Throws, naming both, if the file was made with another tokenizer than `tokenizer`.
   void require_tokenizer(const Tokenizer& tokenizer) const;
 
  private:
-  std::string path_;
+  explicit TokenFile(const std::string& path);
+
+  SafetensorsFile file_;
   TokenFileInfo info_;
-  ReadElements read_;
-  std::string fix_;
 };
 
 }  // namespace moh

@@ -16,7 +16,6 @@ namespace {
 /// Space reserved for the header, which is written last, when the number of ids is known.
 constexpr std::size_t kHeaderBytes = 1024;
 constexpr std::size_t kBufferBytes = std::size_t{1} << 20;
-constexpr std::int64_t kCopiedAtOnce = 1 << 16;
 
 /// The smallest type that can represent the ids of a vocabulary.
 std::string_view stored_dtype_of(std::int64_t vocab_size, bool marks) {
@@ -46,24 +45,10 @@ void TokenFileWriter::add(std::span<const TokenId> ids) {
   for (TokenId id : ids) add(id);
 }
 
-void TokenFileWriter::add_documents(const TokenSource& tokens, std::int64_t num_documents) {
-  begin_documents(num_documents);
-  std::vector<TokenId> ids;
-  for (std::int64_t begin = 0; begin < tokens.size(); begin += kCopiedAtOnce) {
-    ids.resize(static_cast<std::size_t>(std::min(kCopiedAtOnce, tokens.size() - begin)));
-    tokens.copy_marked(begin, ids);
-    add(ids);
-  }
-}
-
 void TokenFileWriter::begin_document() {
-  begin_documents(1);
-}
-
-void TokenFileWriter::begin_documents(std::int64_t count) {
   const auto separator = tokenizer_.end_of_document();
   if (separator && *info_.num_documents > 0) add(*separator);
-  *info_.num_documents += count;
+  ++*info_.num_documents;
 }
 
 void TokenFileWriter::add(TokenId id) {

@@ -27,13 +27,10 @@ class TokenFileWriter {
   void begin_document();
   /// Throws ValueError for an id outside the vocabulary.
   void add(std::span<const TokenId> ids);
-  /// Adds the ids of `num_documents` documents, which include the end-of-document ids between them.
-  void add_documents(const TokenSource& tokens, std::int64_t num_documents);
   /// Publishes the file and returns its properties. Throws DataError if no token was added.
   TokenFileInfo finish();
 
  private:
-  void begin_documents(std::int64_t count);
   void add(TokenId id);
   void flush();
 

@@ -12,8 +12,6 @@
 #include "train/log/progress.h"
 #include "train/tasks/language/data/corpus.h"
 #include "train/tasks/language/data/encode_documents.h"
-#include "train/tasks/language/data/foreign_tokens.h"
-#include "train/tasks/language/data/old_token_file.h"
 #include "train/tasks/language/data/token_file_writer.h"
 
 namespace moh {
@@ -45,22 +43,7 @@ std::uint64_t total_bytes(std::span<const InputPath> files) {
 /// Adds the documents of a file; false if it was skipped.
 bool add_file(const InputPath& input, const Tokenizer& tokenizer, const TokenizeOptions& options,
               SkippedFiles& skipped, ByteProgress& progress, TokenFileWriter& writer) {
-  if (const ForeignTokens foreign = foreign_tokens_kind(input, options.text.bin_dtype);
-      foreign != ForeignTokens::kNone) {
-    const ForeignTokenFile file =
-        open_foreign_tokens(input, foreign, options.text.bin_dtype, tokenizer.name(), tokenizer.vocab_size(),
-                            tokenizer.end_of_document());
-    writer.add_documents(*file.documents, file.ids->info().num_documents.value_or(1));
-    return true;
-  }
-  const TokenFileKind kind = token_file_kind(input.path);
-  if (kind == TokenFileKind::kOld && input.named) {
-    const auto old = open_old_token_file(input.path, /*verify=*/true);
-    old->require_tokenizer(tokenizer);
-    writer.add_documents(*old, *old->info().num_documents);
-    return true;
-  }
-  if (kind == TokenFileKind::kOld || kind == TokenFileKind::kTokens)
+  if (token_file_kind(input.path) == TokenFileKind::kTokens)
     throw DataError(error_message(input.path, "", "text", "a moh token file"));
   // Not before the file is known to be text: added ids cannot be removed.
   if (!kind_of_text(input, tokenizer, options.text.records, skipped)) return false;

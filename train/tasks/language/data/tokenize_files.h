@@ -25,10 +25,8 @@ struct TokenizeReport {
 };
 
 /// Writes all texts of `inputs` to one token file; each text file, and each line of JSON Lines, is a
-/// document. Ids that other programs wrote (foreign_tokens.h) and
-/// named token files of the earlier format are converted. Progress is shown on stderr. Throws
-/// DataError for files that cannot be read and if `output` is among the inputs, ConfigError if it exists
-/// without `overwrite`, StorageError if it cannot be written.
+/// document. Progress is shown on stderr. Throws DataError for files that cannot be read and if `output` is
+/// among the inputs, ConfigError if it exists without `overwrite`, StorageError if it cannot be written.
 TokenizeReport tokenize_files(std::span<const std::string> inputs, const std::filesystem::path& output,
                               const Tokenizer& tokenizer, const TokenizeOptions& options = {});
 

@@ -1,7 +1,5 @@
 #include "train/tasks/language/data/corpus.h"
 
-#include <xxhash.h>
-
 #include <catch2/catch.hpp>
 #include <cmath>
 
@@ -45,25 +43,6 @@ std::string bare_token_file(const std::string& ids) {
   header.resize((header.size() + 7) / 8 * 8, ' ');
   const std::uint64_t length = header.size();
   return std::string(reinterpret_cast<const char*>(&length), sizeof length) + header + ids;
-}
-
-/// A token file of moh's earlier format (old_token_file.cpp) of the byte tokenizer, or of one of another
-/// name, with
-/// '|' between documents.
-std::string old_token_file(const std::string& text, std::uint64_t documents, std::string tokenizer = "byte") {
-  std::string ids;
-  for (char c : text) ids.append({c == '|' ? '\0' : c, '\0'});
-  const auto bytes_of_number = [](std::uint64_t number) {
-    return std::string(reinterpret_cast<const char*>(&number), sizeof number);
-  };
-  tokenizer.resize(56);
-  std::string header = "MOHTOKEN" + bytes_of_number(1 | std::uint64_t{2} << 32);
-  for (const std::uint64_t number :
-       {std::uint64_t{256}, std::uint64_t{text.size()}, documents, std::uint64_t{text.size()} - documents + 1,
-        byte_tokenizer.content_hash(), std::uint64_t{XXH3_64bits(ids.data(), ids.size())}})
-    header += bytes_of_number(number);
-  header += tokenizer;
-  return header + bytes_of_number(XXH3_64bits(header.data(), header.size())) + ids;
 }
 
 }  // namespace
@@ -184,46 +163,6 @@ TEST_CASE("data: safetensors files that are no token files are skipped in folder
   CHECK(corpus.skipped.describe().find("1 binary") == 0);
   CHECK_THROWS_WITH(open({(folder / "in/model.safetensors").string()}),
                     Catch::Contains("metadata, format: expected moh-tokens, found pt"));
-}
-
-TEST_CASE("data: a token file of the earlier format is converted, and not trained on") {
-  const TemporaryFolder folder;
-  const std::string old = write_file(folder / "in/old", old_token_file("one|two", 2));
-  const std::string said = old +
-                           ": expected text or a token file that is a safetensors file, found a token "
-                           "file of moh's earlier format; convert it: moh data tokenize --input " +
-                           old + " --output NEW.safetensors";
-  CHECK_THROWS_WITH(open({old}), said);
-  CHECK_THROWS_WITH(open({(folder / "in").string()}), said);
-
-  const std::vector<std::string> inputs = {write_file(folder / "a.txt", "zero"), old};
-  const std::string converted = (folder / "new.safetensors").string();
-  const TokenizeReport report = tokenize_files(inputs, converted, byte_tokenizer);
-  CHECK(report.info.num_tokens == 12);
-  CHECK(report.info.num_documents == 3);
-  CHECK(report.info.text_bytes == 10);
-  CHECK(text_of(*split_corpus(open({converted}), byte_tokenizer, 0.0).train) == "zero|one|two");
-
-  // In a folder it may be one that the texts beside it have become.
-  CHECK_THROWS_WITH(
-      tokenize_files(std::vector<std::string>{(folder / "in").string()}, folder / "no", byte_tokenizer),
-      old + ": expected text, found a moh token file");
-  for (const std::size_t at : {20, 60, 128, 133}) {
-    std::string damaged = old_token_file("one|two", 2);
-    damaged[at] = static_cast<char>(damaged[at] ^ 1);
-    write_file(old, damaged);
-    CHECK_THROWS_WITH(tokenize_files(inputs, folder / "no", byte_tokenizer),
-                      Catch::Contains("the file is damaged"));
-  }
-  write_file(old, old_token_file("one|two", 2) + "x");
-  CHECK_THROWS_WITH(tokenize_files(inputs, folder / "no", byte_tokenizer),
-                    old +
-                        ": size: expected 142 bytes, found 143; the file is damaged: write it again with "
-                        "'moh data tokenize'");
-  write_file(old, old_token_file("one|two", 2, "words"));
-  CHECK_THROWS_WITH(tokenize_files(inputs, folder / "no", byte_tokenizer),
-                    Catch::Contains("found 'words' ("));
-  CHECK_FALSE(std::filesystem::exists(folder / "no"));
 }
 
 TEST_CASE("data: tokenizing refuses to overwrite its input, and token files as text") {
