@@ -7,7 +7,7 @@ import shlex
 
 import support
 
-COMMANDS = ("train", "eval", "analyze", "generate", "predict", "sample", "serve", "config", "plan", "data tokenize", "data train-tokenizer", "data info", "checkpoint info",
+COMMANDS = ("train", "eval", "analyze", "generate", "predict", "sample", "serve", "config", "plan", "data tokenize", "data info", "checkpoint info",
             "convert", "bench attention", "bench module", "bench step", "bench ops", "bench decode", "bench sample")
 
 
@@ -21,7 +21,7 @@ class Help(support.MohTest):
 
     def test_the_list_of_this_test_is_complete(self):
         self.assertEqual(self.subcommands(), {command.split()[0] for command in COMMANDS})
-        self.assertEqual(self.subcommands("data"), {"tokenize", "train-tokenizer", "info", "latents"})
+        self.assertEqual(self.subcommands("data"), {"tokenize", "info", "latents"})
         self.assertEqual(self.subcommands("checkpoint"), {"info"})
         self.assertEqual(self.subcommands("bench"), {"attention", "module", "decode", "step", "sample", "ops"})
 

@@ -238,11 +238,9 @@ class Serve(support.MohTest):
         text = self.text_of(self.serve(), "the head", max_tokens=20, temperature=0)
         self.assertEqual(self.text_of(self.serve(checkpoint="hf"), "the head", max_tokens=20, temperature=0), text)
 
-    def test_a_learned_vocabulary_with_special_tokens(self):
+    def test_a_vocabulary_with_special_tokens(self):
         self.write("text.txt", support.text_of_words(3000))
-        self.moh("data", "train-tokenizer", "--input", "text.txt", "--output", "tokenizer.json", "--vocab-size", 300)
-        self.train({**serve_support.MODEL, "data.tokenizer": "tokenizer.json", "model.vocab_size": 300,
-                    "output.dir": "bpe"})
+        self.train({**serve_support.MODEL, "data.tokenizer": str(support.TOKENIZERS / "gpt2.json"), "output.dir": "bpe"})
         server = self.serve(checkpoint="bpe")
         info = server.get("/tokenizer_info")
         (end,) = server.post("/tokenize", {"prompt": info["eos_token"], "add_special_tokens": False})["tokens"]
@@ -253,7 +251,7 @@ class Serve(support.MohTest):
         found = self.scores(server, "the head token", max_tokens=1, logprobs=1, echo=True)
         self.assertEqual("".join(found["tokens"][:-1]), "the head token")
         self.assertEqual(found["text_offset"][1], len(found["tokens"][0]))
-        server.post("/detokenize", {"tokens": [300]}, status=400)
+        server.post("/detokenize", {"tokens": [700]}, status=400)
 
     def test_what_cannot_be_served_is_refused(self):
         server = self.serve()

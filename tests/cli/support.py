@@ -23,6 +23,7 @@ import unittest
 import zlib
 
 MOH = os.environ.get("MOH_BINARY", "moh")
+TOKENIZERS = pathlib.Path(__file__).resolve().parents[1] / "train/tokenizers/data"
 
 # Exit codes of the program (train/cli/commands.h).
 DONE, CONFIG_ERROR, INPUT_ERROR, NUMERIC_ABORT, STORAGE_ERROR, PREEMPTED = 0, 2, 3, 4, 5, 75

@@ -3,21 +3,17 @@
 import gzip
 import json
 import math
-import os
-import pathlib
 import re
 import shutil
 
 import support
-
-DATA = pathlib.Path(os.environ["MOH_SOURCE_DIR"]) / "tests/train/tokenizers/data"
 
 
 class Tokenizers(support.MohTest):
     def setUp(self):
         super().setUp()
         (self.folder / "tok").mkdir()
-        shutil.copy(DATA / "gpt2.json", self.folder / "tok/tokenizer.json")
+        shutil.copy(support.TOKENIZERS / "gpt2.json", self.folder / "tok/tokenizer.json")
         self.write("text.txt", support.text_of_words(3000))
 
     def run_of(self, *arguments, tokenizer="tok", **options):
@@ -31,7 +27,7 @@ class Tokenizers(support.MohTest):
         self.run_of()
         config = (self.newest() / "config.yaml").read_text()
         self.assert_says(config, "vocab_size: 700", f"tokenizer: {self.folder / 'tok'}")
-        self.assertEqual((self.newest() / "tokenizer.json").read_bytes(), (DATA / "gpt2.json").read_bytes())
+        self.assertEqual((self.newest() / "tokenizer.json").read_bytes(), (support.TOKENIZERS / "gpt2.json").read_bytes())
         listed = json.loads((self.newest() / "manifest.json").read_text())["files"]
         self.assertEqual([entry["name"] for entry in listed].count("tokenizer.json"), 1)
         # A step folder is all that the commands need.
@@ -62,7 +58,7 @@ class Tokenizers(support.MohTest):
 
     def test_another_tokenizer_is_refused(self):
         self.run_of("train.steps=4")
-        other = json.loads((DATA / "gpt2.json").read_text())
+        other = json.loads((support.TOKENIZERS / "gpt2.json").read_text())
         merges = other["model"]["merges"]
         merges[0], merges[1] = merges[1], merges[0]
         self.write("tok/tokenizer.json", json.dumps(other))
@@ -106,7 +102,7 @@ class Tokenizers(support.MohTest):
         config = json.loads((self.folder / "hf/tokenizer_config.json").read_text())
         self.assertEqual((config["tokenizer_class"], config["eos_token"]), ("PreTrainedTokenizerFast", "<|endoftext|>"))
         end = json.loads((self.folder / "hf/generation_config.json").read_text())["eos_token_id"]
-        self.assertEqual(end, json.loads((DATA / "gpt2.json").read_text())["model"]["vocab"]["<|endoftext|>"])
+        self.assertEqual(end, json.loads((support.TOKENIZERS / "gpt2.json").read_text())["model"]["vocab"]["<|endoftext|>"])
         self.moh("convert", "--from", "hf", "--to", "copy", "--format", "moh")
         expected = self.eval("data=text.txt")["loss"]
         shutil.rmtree(self.folder / "tok")
@@ -126,9 +122,9 @@ class Tokenizers(support.MohTest):
 
     def test_models_of_sentencepiece_and_ranks_of_tiktoken(self):
         (self.folder / "spm").mkdir()
-        shutil.copy(DATA / "llama2.model", self.folder / "spm/tokenizer.model")
+        shutil.copy(support.TOKENIZERS / "llama2.model", self.folder / "spm/tokenizer.model")
         (self.folder / "ranks").mkdir()
-        shutil.copy(DATA / "ranks.tiktoken", self.folder / "ranks/any.model")
+        shutil.copy(support.TOKENIZERS / "ranks.tiktoken", self.folder / "ranks/any.model")
         self.write("ranks/tiktoken.json", '{"pattern": "llama3", "special_tokens": {"<|endoftext|>": 704}}')
         for tokenizer, carried, size in (("spm", {"tokenizer.model"}, 1200),
                                          ("ranks/any.model", {"tokenizer.tiktoken", "tiktoken.json"}, 705)):
@@ -150,27 +146,6 @@ class Tokenizers(support.MohTest):
         self.write("ranks/tiktoken.json", "{}")
         output = self.run_of(tokenizer="ranks/any.model", code=support.INPUT_ERROR)
         self.assert_says(output, "tiktoken.json: pattern: expected gpt2, cl100k, o200k, llama3, qwen, or a regular expression")
-
-    def test_a_tokenizer_that_was_learned(self):
-        command = ("data", "train-tokenizer", "--input", "text.txt", "--vocab-size", 300)
-        output = self.moh(*command, "--output", "new/", "--threads", 1)
-        self.assert_says(output, "wrote new/tokenizer.json", "files       1", "tokens      300", "merges      42")
-        self.moh(*command, "--output", "two.json", "--threads", 2)
-        self.assertEqual((self.folder / "new/tokenizer.json").read_bytes(), (self.folder / "two.json").read_bytes())
-        written = json.loads((self.folder / "new/tokenizer.json").read_text())
-        self.assertEqual([token["content"] for token in written["added_tokens"]], ["<|begin_of_text|>", "<|end_of_text|>"])
-        self.run_of(tokenizer="new")
-        self.assert_says((self.newest() / "config.yaml").read_text(), "vocab_size: 300")
-        output = self.moh(*command, "--output", "two.json", code=support.CONFIG_ERROR)
-        self.assert_says(output, "--output two.json")
-        output = self.moh(*command[:-1], 200, "--output", "no.json", code=support.CONFIG_ERROR)
-        self.assert_says(output, "--vocab-size: expected at least 258, the 256 bytes and the special tokens, found 200")
-        output = self.moh(*command, "--output", "no.json", "--special", "ab", code=support.CONFIG_ERROR)
-        self.assert_says(output, "--special: 'ab': expected texts that differ, of at least 3 bytes")
-        self.write("words.jsonl.gz", gzip.compress(json.dumps({"text": "words words"}).encode()))
-        output = self.moh("data", "train-tokenizer", "--input", "words.jsonl.gz", "--vocab-size", 300, "--output", "few.json",
-                          "--pattern", "gpt2", "--special", "<|endoftext|>", "<|pad|>")
-        self.assert_says(output, "merges      4", "the text has no more pairs that occur 2 times: 262 tokens of 300")
 
     def test_json_lines_and_a_folder_of_token_files(self):
         texts = [support.text_of_words(300, seed=i) for i in range(6)]

@@ -12,7 +12,6 @@
 #include "train/io/printable.h"
 #include "train/log/logging.h"
 #include "train/tasks/language/data/tokenize_files.h"
-#include "train/tasks/language/data/train_tokenizer.h"
 #include "train/tokenizers/open_tokenizer.h"
 
 namespace moh::cli {
@@ -25,13 +24,6 @@ struct TokenizeArgs {
   std::string tokenizer = "byte";
   std::int64_t threads = 0;
   TokenizeOptions options;
-};
-
-struct TrainTokenizerArgs {
-  std::vector<std::string> inputs;
-  std::string output, pattern = "llama3";
-  std::int64_t threads = 0;
-  TrainTokenizerOptions options;
 };
 
 /// An existing folder, or a path that ends as one.
@@ -74,39 +66,6 @@ int data_tokenize(const TokenizeArgs& args, const Families&) {
   return kDone;
 }
 
-int data_train_tokenizer(const TrainTokenizerArgs& args, const Families&) {
-  set_num_threads(args.threads);
-  TrainTokenizerOptions options = args.options;
-  options.pattern = *word_pattern_named(args.pattern);
-  if (options.bpe.special.empty()) {
-    options.bpe.special = options.pattern == WordPattern::kGpt2
-                              ? std::vector<std::string>{"<|endoftext|>"}
-                              : std::vector<std::string>{"<|begin_of_text|>", "<|end_of_text|>"};
-  }
-  std::filesystem::path output = args.output;
-  if (is_folder(args.output)) {
-    make_directories(output);
-    output /= "tokenizer.json";
-  }
-  const TrainTokenizerReport report = train_tokenizer(args.inputs, output, options);
-  if (report.skipped.count() > 0) log_warning("data: skipped " + report.skipped.describe());
-  if (report.dropped_words > 0) {
-    log_warning("data: " + std::to_string(report.dropped_words) +
-                " words of the text were dropped as rare, to bound memory");
-  }
-  std::printf(
-      "wrote %s\nfiles       %lld\nwords       %lld that differ\ntokens      %lld\nmerges      %lld\n",
-      printable_path(output).c_str(), static_cast<long long>(report.files),
-      static_cast<long long>(report.words), static_cast<long long>(report.tokens),
-      static_cast<long long>(report.merges));
-  if (report.tokens < options.bpe.vocab_size) {
-    log_warning("data: the text has no more pairs that occur " + std::to_string(options.bpe.min_frequency) +
-                " times: " + std::to_string(report.tokens) + " tokens of " +
-                std::to_string(options.bpe.vocab_size));
-  }
-  return kDone;
-}
-
 }  // namespace
 
 void add_data(const Commands& commands) {
@@ -131,28 +90,6 @@ void add_data(const Commands& commands) {
   tokenize.footer(R"(Examples:
   moh data tokenize --input corpus/ notes.txt --output corpus.safetensors
   moh data tokenize --input web/*.jsonl.zst --tokenizer llama3/tokenizer.json --output web_tokens/ --resume)");
-
-  const auto [learn, by] = add_command(data, "train-tokenizer", "Learn a byte-level BPE tokenizer from text",
-                                       data_train_tokenizer);
-  learn.add_option("--input", by.inputs, "Files and folders of text and JSON Lines, also as .gz or .zst")
-      ->required()
-      ->default_str("");
-  learn.add_option("--output", by.output, "tokenizer.json to write, or FOLDER/ for one there")->required();
-  learn.add_option("--vocab-size", by.options.bpe.vocab_size,
-                   "Tokens: the special ones, the 256 bytes, and merges");
-  learn.add_option("--pattern", by.pattern, "How text is cut into words, which no token crosses")
-      ->check(CLI::IsMember({"gpt2", "llama3"}));
-  learn
-      .add_option("--special", by.options.bpe.special,
-                  "Special tokens, which get the first ids; without: <|endoftext|> (gpt2), "
-                  "<|begin_of_text|> and <|end_of_text|> (llama3)")
-      ->default_str("");
-  learn.add_option("--min-frequency", by.options.bpe.min_frequency, "Merge pairs that occur this often");
-  add_record_options(learn, by.options.records);
-  learn.add_option("--threads", by.threads, "CPU threads; 0: all processors");
-  learn.add_flag("--overwrite", by.options.overwrite, "Replace the file --output");
-  learn.footer(R"(Example:
-  moh data train-tokenizer --input corpus/ --vocab-size 32000 --output tokenizer/)");
 
   add_data_info(data);
   add_data_latents(data);

@@ -24,14 +24,6 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-/// As ByteLevel of the library `tokenizers` has it.
-constexpr std::string_view kGpt2Words =
-    "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+";
-
-std::string expression_of(WordPattern pattern) {
-  return pattern == WordPattern::kGpt2 ? std::string(kGpt2Words) : *pattern_named("llama3");
-}
-
 Json byte_level(bool use_regex) {
   return {
       {"type", "ByteLevel"}, {"add_prefix_space", false}, {"trim_offsets", true}, {"use_regex", use_regex}};
@@ -41,15 +33,6 @@ Json sequence(const char* list, std::vector<Json> steps) {
   if (steps.empty()) return {};
   if (steps.size() == 1) return std::move(steps.front());
   return {{"type", "Sequence"}, {list, std::move(steps)}};
-}
-
-Json pre_tokenizer_json(WordPattern pattern) {
-  if (pattern == WordPattern::kGpt2) return byte_level(true);
-  const Json split = {{"type", "Split"},
-                      {"pattern", {{"Regex", expression_of(pattern)}}},
-                      {"behavior", "Isolated"},
-                      {"invert", false}};
-  return sequence("pretokenizers", {split, byte_level(false)});
 }
 
 Json special_token(const std::string& name, TokenId id) {
@@ -212,36 +195,6 @@ std::string json_of_pieces(const SentencePieceModel& model, std::span<const Toke
 }
 
 }  // namespace
-
-std::optional<WordPattern> word_pattern_named(std::string_view name) {
-  if (name == "gpt2") return WordPattern::kGpt2;
-  if (name == "llama3") return WordPattern::kLlama3;
-  return std::nullopt;
-}
-
-PreTokenizers pre_tokenizers_of(WordPattern pattern) {
-  PreTokenizers steps;
-  steps.push_back(split_pre_tokenizer({expression_of(pattern), "pattern of words"}, SplitBehavior::kIsolated,
-                                      /*invert=*/false));
-  return steps;
-}
-
-std::string tokenizer_json_of(const LearnedBpe& bpe, std::size_t num_special, WordPattern pattern) {
-  Json::object_t vocabulary;
-  Json merges = Json::array(), added = Json::array();
-  std::vector<std::string> names;
-  for (std::size_t id = 0; id < bpe.tokens.size(); ++id) {
-    names.push_back(id < num_special ? bpe.tokens[id] : to_byte_level(bpe.tokens[id]));
-    vocabulary.Container::emplace_back(names.back(), id);  // all differ: no look-up among all
-    if (id < num_special) added.push_back(special_token(names.back(), static_cast<TokenId>(id)));
-  }
-  for (const auto& [left, right] : bpe.merges)
-    merges.push_back({names[static_cast<std::size_t>(left)], names[static_cast<std::size_t>(right)]});
-  return text_of({.added = added,
-                  .pre_tokenizer = pre_tokenizer_json(pattern),
-                  .decoder = byte_level(true),
-                  .model = bpe_model({.vocabulary = vocabulary, .merges = merges})});
-}
 
 std::string tokenizer_json_of(const std::filesystem::path& file) {
   const std::string where = printable_path(file);

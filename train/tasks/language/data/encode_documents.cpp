@@ -26,6 +26,24 @@ std::int64_t line_of_fault(const DocumentPart& part, std::span<const TextSegment
   return part.first_line + (text.empty() ? 0 : faulty_line(text[0].text, tokenizer));
 }
 
+/// The ids of a text in segments, of which some are no targets; `begins`: a document.
+void encode_text(std::span<const TextSegment> text, bool begins, const Tokenizer& tokenizer,
+                 std::vector<TokenId>& ids) {
+  ids.clear();
+  if (begins) ids = tokenizer.sequence_start();
+  if (!text.empty() && !text[0].is_target) std::ranges::transform(ids, ids.begin(), marked);
+  for (const TextSegment& segment : text) {
+    if (segment.text.empty()) continue;
+    const auto before = std::ssize(ids);
+    if (std::exchange(begins, false))
+      tokenizer.encode(segment.text, ids);
+    else
+      tokenizer.encode_rest(segment.text, ids);
+    if (!segment.is_target)
+      std::ranges::transform(ids.begin() + before, ids.end(), ids.begin() + before, marked);
+  }
+}
+
 /// Parts that are encoded in parallel.
 class Batch {
  public:
@@ -42,59 +60,27 @@ class Batch {
 
   const DocumentPart& first() const { return parts_.front(); }
 
-  /// Errors of the work name the file and the line.
-  void work_on(const std::string& path, const RecordReader& records, RecordKind kind,
-               const Tokenizer& tokenizer, TextWork& work) {
-    work.begin(parts_.size());
+  /// Encodes the parts with all threads and passes them on in order. Errors name the file and the line.
+  void encode(const std::string& path, const RecordReader& records, RecordKind kind,
+              const Tokenizer& tokenizer, FunctionRef<void(const EncodedPart&)> sink) {
+    if (ids_.size() < parts_.size()) ids_.resize(parts_.size());
     parallel_for(static_cast<std::int64_t>(parts_.size()), 1, [&](std::int64_t begin, std::int64_t end) {
       for (auto i = static_cast<std::size_t>(begin); i < static_cast<std::size_t>(end); ++i) {
         const std::vector<TextSegment> text = records.segments(path, parts_[i], kind);
         try {
-          work.run(i, text, parts_[i].begins);
+          encode_text(text, parts_[i].begins, tokenizer, ids_[i]);
         } catch (const DataError& error) {
           throw DataError(path + ":" + std::to_string(line_of_fault(parts_[i], text, tokenizer)) + ": " +
                           error.what());
         }
       }
     });
-    for (std::size_t i = 0; i < parts_.size(); ++i) work.finish(i, parts_[i].begins);
+    for (std::size_t i = 0; i < parts_.size(); ++i) sink({parts_[i].begins, ids_[i]});
   }
 
  private:
   std::vector<DocumentPart> parts_;
-};
-
-/// Encodes texts.
-class Encoding final : public TextWork {
- public:
-  Encoding(const Tokenizer& tokenizer, FunctionRef<void(const EncodedPart&)> sink)
-      : tokenizer_(tokenizer), sink_(sink) {}
-
-  void begin(std::size_t texts) override {
-    if (ids_.size() < texts) ids_.resize(texts);
-  }
-  void run(std::size_t number, std::span<const TextSegment> text, bool begins) override {
-    std::vector<TokenId>& ids = ids_[number];
-    ids.clear();
-    if (begins) ids = tokenizer_.sequence_start();
-    if (!text.empty() && !text[0].is_target) std::ranges::transform(ids, ids.begin(), marked);
-    for (const TextSegment& segment : text) {
-      if (segment.text.empty()) continue;
-      const auto before = std::ssize(ids);
-      if (std::exchange(begins, false))
-        tokenizer_.encode(segment.text, ids);
-      else
-        tokenizer_.encode_rest(segment.text, ids);
-      if (!segment.is_target)
-        std::ranges::transform(ids.begin() + before, ids.end(), ids.begin() + before, marked);
-    }
-  }
-  void finish(std::size_t number, bool begins) override { sink_({begins, ids_[number]}); }
-
- private:
-  const Tokenizer& tokenizer_;
-  FunctionRef<void(const EncodedPart&)> sink_;
-  std::vector<std::vector<TokenId>> ids_;
+  std::vector<std::vector<TokenId>> ids_;  // of the parts, and of earlier ones
 };
 
 /// What to do about a file without text. The names are those of NumPy, llm.c, nanoGPT and Megatron-LM.
@@ -137,25 +123,19 @@ RecordKind require_kind(const InputPath& input, const RecordReader& records, con
 
 }  // namespace
 
-bool for_each_text(const InputPath& input, const Tokenizer& tokenizer, const RecordOptions& options,
-                   SkippedFiles& skipped, TextWork& work, FunctionRef<void(std::uint64_t bytes)> progress) {
+bool encode_documents(const InputPath& input, const Tokenizer& tokenizer, const RecordOptions& options,
+                      SkippedFiles& skipped, FunctionRef<void(const EncodedPart&)> sink,
+                      FunctionRef<void(std::uint64_t bytes)> progress) {
   const RecordReader records(options);
   return with_reader(input, tokenizer, skipped, [&](DocumentReader& reader) {
     std::uint64_t done = 0;
     std::optional<RecordKind> kind;
     for (Batch batch; batch.fill(reader); done = reader.position()) {
       if (!kind) kind = require_kind(input, records, options, batch.first());
-      batch.work_on(input.path, records, *kind, tokenizer, work);
+      batch.encode(input.path, records, *kind, tokenizer, sink);
       progress(reader.position() - done);
     }
   });
-}
-
-bool encode_documents(const InputPath& input, const Tokenizer& tokenizer, const RecordOptions& records,
-                      SkippedFiles& skipped, FunctionRef<void(const EncodedPart&)> sink,
-                      FunctionRef<void(std::uint64_t bytes)> progress) {
-  Encoding encoding(tokenizer, sink);
-  return for_each_text(input, tokenizer, records, skipped, encoding, progress);
 }
 
 std::optional<RecordKind> kind_of_text(const InputPath& input, const Tokenizer& tokenizer,

@@ -11,25 +11,6 @@
 
 namespace moh {
 
-/// What is done with the texts of documents (for_each_text).
-class TextWork {
- public:
-  virtual ~TextWork() = default;
-
-  /// So many texts follow, with numbers from 0 on.
-  virtual void begin(std::size_t texts) = 0;
-  /// Works on a text, in segments of which some are no targets; `begins`: a document. Called by all threads,
-  /// once for each number.
-  virtual void run(std::size_t number, std::span<const TextSegment> text, bool begins) = 0;
-  /// Passes on the result, in the order of the texts.
-  virtual void finish(std::size_t number, bool begins) = 0;
-};
-
-/// Passes the texts of a file's documents (DocumentReader) to `work`, on all threads. Where a long text is
-/// cut, `tokenizer` decides (find_cut). Otherwise as encode_documents().
-bool for_each_text(const InputPath& input, const Tokenizer& tokenizer, const RecordOptions& records,
-                   SkippedFiles& skipped, TextWork& work, FunctionRef<void(std::uint64_t bytes)> progress);
-
 /// The ids of a part of a document, marked where they are no targets (token_source.h). A document begins with
 /// those of Tokenizer::sequence_start().
 struct EncodedPart {

@@ -6,12 +6,14 @@ import os
 import pathlib
 import re
 import subprocess
+import sys
 import unittest
 
 from with_transformers import FOLDER, SOURCE  # first: it may begin again under another Python
 
 import torch
 import transformers
+from safetensors.numpy import load_file
 from tokenizers import Tokenizer
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
@@ -142,6 +144,20 @@ class TokenizerTest(unittest.TestCase):
         moh("generate", "--checkpoint", "small", "--prompt", "a", "--tokens", 2)
         said = moh("generate", "--checkpoint", "small", "--prompt", "a<new>", code=3)
         self.assertIn(f"expected ids below {rows}, the rows of the model's embedding, found {rows} (<new>)", said)
+
+
+class TokenizerOfOnesOwn(unittest.TestCase):
+    def test_the_recipe_of_the_documentation(self):
+        (recipe,) = re.findall(r"```python\n(.*?)```", (SOURCE / "docs/tokenizers.md").read_text(encoding="utf-8"), re.DOTALL)
+        folder = pathlib.Path(FOLDER.name) / "own"
+        folder.mkdir()
+        text = (pathlib.Path(FOLDER.name) / "text.txt").read_text()
+        (folder / "corpus.txt").write_text(text)
+        subprocess.run([sys.executable, "-c", recipe.replace("32000", "600")], cwd=folder, check=True, capture_output=True)
+        moh("data", "tokenize", "--input", "own/corpus.txt", "--tokenizer", "own/tokenizer.json", "--output", "own/ids.safetensors")
+        ids = load_file(folder / "ids.safetensors")["tokens"].tolist()
+        self.assertEqual(ids, Tokenizer.from_file(str(folder / "tokenizer.json")).encode(text).ids)
+        self.assertLess(len(ids), 0.7 * len(text))
 
 
 if __name__ == "__main__":
