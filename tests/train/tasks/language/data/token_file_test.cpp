@@ -160,7 +160,8 @@ TEST_CASE("data: what is no token file is refused with what is wrong") {
   REQUIRE(made(metadata_json, four_ids).empty());
   for (const char* text : {"", "To be, or not to be"})
     CHECK(refused(text) ==
-          "expected a moh token file, found other contents; make one with 'moh data tokenize'");
+          "expected a moh token file, found other contents; make one of text with 'moh data tokenize', of "
+          "token ids of another program with scripts/import_tokens.py");
   const std::string see = "; docs/token_files.md says what a token file has";
   CHECK(made(R"("a":"b")", four_ids) == "metadata, format: expected moh-tokens, found no such entry" + see);
   CHECK(made(with(metadata_json, "moh-tokens", "pt"), four_ids) ==
