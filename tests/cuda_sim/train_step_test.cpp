@@ -211,12 +211,9 @@ class TwoSizes : public Task {
     const Variable logits = model_(Variable(inputs_[present_]));
     const Tensor targets = zeros({logits.dim(0)}, DType::kInt64, logits.device());
     const Variable loss = cross_entropy(logits, targets, {.normalizer = static_cast<double>(logits.dim(0))});
-    return {loss, loss.value(), {}};
+    return {loss, loss.value()};
   }
   void end_step() override {}
-  StepStatistics statistics(const StepSize& size, std::int64_t, std::span<const double>) const override {
-    return {.items = size.items, .scalars = {}, .rows = {}};
-  }
   std::optional<Evaluation> evaluate(StopEvaluation, Communicator&) override { return std::nullopt; }
   std::vector<std::pair<std::string, std::string>> identity() const override { return {}; }
 

@@ -141,7 +141,7 @@ bool TrainStep::begin_unless(FunctionRef<bool()> stop, std::int64_t step, double
   task_.end_step();
   if (on_gpus()) processes_.on_device().require_same_calls(processes_);
   report.comm_seconds = processes_.waited_seconds() - waited;
-  if (complete) under_way_.push_back({report, size, began, HostCopy(numbers_)});
+  if (complete) under_way_.push_back({report, size, began, HostCopy(numbers_), layout_});
   if (!graphs_) numbers_ = own_ = {};
   return complete;
 }
@@ -149,9 +149,8 @@ bool TrainStep::begin_unless(FunctionRef<bool()> stop, std::int64_t step, double
 void TrainStep::set_progress(std::int64_t step) {
   const double steps = static_cast<double>(std::max<std::int64_t>(length_.steps, 1));
   if (!task_.set_progress(static_cast<double>(step) / steps)) return;
-  // The numbers of earlier steps mean what they meant.
-  for (Pending& pending : under_way_) read(pending);
-  numbers_ = own_ = {};  // memory of the graphs
+  for (Pending& pending : under_way_) pending.numbers.get();  // replays have ended before graphs go
+  numbers_ = own_ = {};                                             // memory of the graphs
   if (loads_) loads_.emplace();
   if (graphs_) graphs_->reset();
 }
@@ -265,7 +264,8 @@ void TrainStep::begin_fused_update(const MicroBatchLoss& loss) {
 
 /// Puts the numbers of the micro-batch, whose number is in device memory, beside those of the others.
 void TrainStep::keep(const MicroBatchLoss& loss) {
-  const Tensor numbers = packed(loss.numbers, config_.device);
+  const Tensor numbers = packed(values_of(loss.numbers), config_.device);
+  layout_ = std::make_shared<const NumberLayout>(loss.numbers);
   const std::int64_t count = own_micro_batches_, width = numbers.numel();
   if (!own_.defined() || own_.numel() != count * (1 + width)) {
     // As allocators round, so that each micro-batch takes the same memory (train/tools/plan/dry_step.h).
@@ -319,9 +319,8 @@ StepReport TrainStep::finish() {
   return std::move(step.report);
 }
 
-/// Completes the report of a step, once.
+/// Completes the report of a step.
 void TrainStep::read(Pending& step) {
-  if (std::exchange(step.is_read, true)) return;
   std::span<const double> numbers = step.numbers.get().span<double>();
   StepReport& report = step.report;
   report.gradient_norm = numbers[0];
@@ -329,7 +328,8 @@ void TrainStep::read(Pending& step) {
   if (!report.skipped) optimizer_.count_update();
   const auto count = static_cast<std::size_t>(config_.train.accumulate);
   for (const double loss : numbers.subspan(2, count)) report.loss += loss;
-  report.statistics = task_.statistics(step.size, config_.train.accumulate, numbers.subspan(2 + count));
+  report.statistics =
+      step.layout->statistics(step.size.items, config_.train.accumulate, numbers.subspan(2 + count));
   const double now = monotonic_seconds();
   report.seconds = now - std::max(step.began, finished_at_);  // without waiting for the previous step
   finished_at_ = now;

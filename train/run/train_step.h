@@ -97,7 +97,7 @@ class TrainStep {
     StepSize size;
     double began;
     HostCopy numbers;
-    bool is_read = false;
+    std::shared_ptr<const NumberLayout> layout;
   };
 
   void make_buckets();
@@ -138,7 +138,8 @@ class TrainStep {
   Tensor micro_batch_;
   Tensor own_;      // float64: the losses of this process's micro-batches, and the task's numbers
   Tensor numbers_;  // float64: the update's outcome, the losses of all micro-batches, the task's numbers
-  std::optional<StepGraphs> graphs_;  // with config.cuda_graph
+  std::shared_ptr<const NumberLayout> layout_;  // of the task's numbers, in the steps that are now begun
+  std::optional<StepGraphs> graphs_;            // with config.cuda_graph
   std::deque<Pending> under_way_;
   double finished_at_ = 0;  // when the last report was read
 };

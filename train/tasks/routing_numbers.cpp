@@ -2,8 +2,7 @@
 
 #include <algorithm>
 #include <numeric>
-#include <optional>
-#include <utility>
+#include <string_view>
 
 #include "ops/elementwise/add.h"
 #include "ops/elementwise/scale.h"
@@ -11,22 +10,6 @@
 namespace moh {
 
 namespace {
-
-/// Numbers of a step, by layer.
-struct LayerNumbers {
-  explicit LayerNumbers(std::size_t layers) : balance(layers), weight(layers), margin(layers), dead(layers) {}
-  std::vector<std::optional<double>> balance, weight, margin, dead;
-
-  /// Those that a layer has.
-  void move_to(StepStatistics& result) {
-    for (const auto& [name, numbers] :
-         {std::pair{"layer_balance_loss", &balance}, std::pair{"routed_weight", &weight},
-          std::pair{"router_margin", &margin}, std::pair{"dead_heads", &dead}}) {
-      const auto has = [](const std::optional<double>& number) { return number.has_value(); };
-      if (std::ranges::any_of(*numbers, has)) result.layers.emplace_back(name, std::move(*numbers));
-    }
-  }
-};
 
 /// The mean of a loss over the layers that have it; undefined if none has.
 Variable mean_of(Variable LayerRouting::*loss, std::span<const LayerRouting> routing) {
@@ -45,6 +28,10 @@ double factor_of(Variable LayerRouting::*loss, std::span<const LayerRouting> rou
   if (moh.balance_layers == BalanceLayers::kMean) return 1;
   return static_cast<double>(
       std::ranges::count_if(routing, [&](const LayerRouting& layer) { return (layer.*loss).defined(); }));
+}
+
+double dead_heads_of(std::span<const float> load) {
+  return static_cast<double>(count_dead(load));
 }
 
 }  // namespace
@@ -83,97 +70,50 @@ std::vector<Tensor> loads_of_layers(const Model& model, std::span<const LayerRou
   return loads;
 }
 
-void RoutingNumbers::pack(const Variable& balance, std::span<const LayerRouting> routing,
-                          std::vector<Tensor>& numbers, const Variable& expert_balance,
-                          const Variable& distill) {
-  balanced_ = balance.defined();
-  has_experts_ = expert_balance.defined();
-  distilled_ = distill.defined();
-  if (distilled_) numbers.push_back(distill.value());
-  if (balanced_) numbers.push_back(balance.value());
-  if (has_experts_) numbers.push_back(expert_balance.value());
-  load_widths_.clear();
-  of_layers_.clear();
-  heads_ = computed_ = counted_ = annealed_ = 0;
-  for (const LayerRouting& layer : routing) {
-    heads_ += layer.heads;
-    if (layer.heads_each.defined()) {
-      ++counted_;
-      numbers.push_back(layer.heads_each);
-    } else {
-      computed_ += layer.computed_heads;
-    }
-  }
-  for (const LayerRouting& layer : routing) {
-    if (!layer.top_k.defined()) continue;
-    ++annealed_;
-    numbers.push_back(layer.top_k);
-  }
-  for (const LayerRouting& layer : routing) {
-    load_widths_.push_back(layer.load.defined() ? static_cast<std::size_t>(layer.load.numel()) : 0);
-    if (layer.load.defined()) numbers.push_back(layer.load);
-  }
-  for (const LayerRouting& layer : routing) {
-    of_layers_.push_back(
-        {layer.balance.defined(), layer.statistics.defined(), layer.two_stage, layer.refuses});
-    if (layer.balance.defined()) numbers.push_back(layer.balance.value());
-    if (layer.statistics.defined()) numbers.push_back(layer.statistics);
-  }
-}
-
-void RoutingNumbers::unpack(std::int64_t count, std::span<const double> numbers,
-                            StepStatistics& result) const {
-  double balance_loss = 0, expert_balance_loss = 0, top_k = 0;
-  auto computed = static_cast<double>(computed_);
-  const auto take_mean = [&](double& mean) {
-    mean += 1.0 / static_cast<double>(count) * numbers.front();
-    numbers = numbers.subspan(1);
+std::vector<NamedNumber> routing_numbers(std::span<const LayerRouting> routing,
+                                         const ReportedLosses& losses) {
+  using enum NumberKind;
+  std::vector<NamedNumber> numbers;
+  const auto add_loss = [&](std::string_view key, NumberKind kind, const Variable& loss) {
+    if (loss.defined()) numbers.push_back({.key = key, .kind = kind, .value = loss.value()});
   };
-  std::vector<std::vector<float>> head_load;
-  for (const std::size_t width : load_widths_) head_load.emplace_back(width, 0.0F);
-  const float share = 1.0F / static_cast<float>(count);
-  double distill_loss = 0;
-  LayerNumbers layers(of_layers_.size());
-  for (std::int64_t i = 0; i < count; ++i) {
-    if (distilled_) {
-      distill_loss += numbers.front();
-      numbers = numbers.subspan(1);
-    }
-    if (balanced_) take_mean(balance_loss);
-    if (has_experts_) take_mean(expert_balance_loss);
-    for (std::int64_t layer = 0; layer < counted_; ++layer) take_mean(computed);
-    for (std::int64_t layer = 0; layer < annealed_; ++layer) take_mean(top_k);
-    for (std::vector<float>& load : head_load) {
-      for (std::size_t e = 0; e < load.size(); ++e) load[e] += share * static_cast<float>(numbers[e]);
-      numbers = numbers.subspan(load.size());
-    }
-    for (std::size_t l = 0; l < of_layers_.size(); ++l) {
-      const OfLayer& layer = of_layers_[l];
-      const auto add_mean = [&](std::vector<std::optional<double>>& means, bool has, double number) {
-        if (has) means[l] = means[l].value_or(0) + number / static_cast<double>(count);
-      };
-      if (layer.balance) {
-        add_mean(layers.balance, true, numbers[0]);
-        numbers = numbers.subspan(1);
-      }
-      if (!layer.statistics) continue;
-      add_mean(layers.weight, layer.two_stage, numbers[0]);
-      add_mean(layers.margin, layer.refuses, numbers[1]);
-      numbers = numbers.subspan(2);
-    }
+  add_loss("distill_loss", kSum, losses.distill);
+  add_loss("balance_loss", kMean, losses.balance);
+  add_loss("expert_balance_loss", kMean, losses.expert_balance);
+  for (const LayerRouting& layer : routing) {
+    const bool changes = layer.heads_each.defined();
+    numbers.push_back({.key = "activated_heads",
+                       .value = layer.heads_each,
+                       .constant = changes ? 0.0 : static_cast<double>(layer.computed_heads),
+                       .weight = static_cast<double>(layer.heads),
+                       .label = "heads"});
   }
-  if (distilled_) result.scalars.push_back({"distill_loss", distill_loss});
-  if (balanced_) result.scalars.push_back({"balance_loss", balance_loss});
-  if (has_experts_) result.scalars.push_back({"expert_balance_loss", expert_balance_loss});
-  if (load_widths_.empty()) return;
-  const double share_computed = heads_ > 0 ? computed / static_cast<double>(heads_) : 1.0;
-  result.scalars.push_back({"activated_heads", share_computed, "heads"});
-  if (annealed_ > 0) result.scalars.push_back({"top_k", top_k / static_cast<double>(annealed_)});
-  for (std::size_t l = 0; l < of_layers_.size(); ++l) {
-    if (of_layers_[l].refuses) layers.dead[l] = static_cast<double>(count_dead(head_load[l]));
+  for (const LayerRouting& layer : routing) {
+    if (layer.top_k.defined()) numbers.push_back({.key = "top_k", .value = layer.top_k});
   }
-  result.rows.emplace_back("head_load", std::move(head_load));
-  layers.move_to(result);
+  const auto add_of_layers = [&](std::string_view key, NumberKind kind, auto&& value_of) {
+    std::int64_t number = 0;
+    for (const LayerRouting& layer : routing)
+      numbers.push_back({.key = key, .kind = kind, .value = value_of(layer), .layer = number++});
+  };
+  add_of_layers("layer_balance_loss", kLayer, [](const LayerRouting& layer) {
+    return layer.balance.defined() ? layer.balance.value() : Tensor();
+  });
+  add_of_layers("routed_weight", kLayer, [](const LayerRouting& layer) {
+    return layer.statistics.defined() && layer.two_stage ? layer.statistics.slice(0, 1) : Tensor();
+  });
+  add_of_layers("router_margin", kLayer, [](const LayerRouting& layer) {
+    return layer.statistics.defined() && layer.refuses ? layer.statistics.slice(1, 2) : Tensor();
+  });
+  std::int64_t number = 0;
+  for (const LayerRouting& layer : routing) {
+    numbers.push_back({.key = "head_load",
+                       .kind = kRow,
+                       .value = layer.load,
+                       .layer = number++,
+                       .derived = {"dead_heads", layer.refuses ? dead_heads_of : nullptr}});
+  }
+  return numbers;
 }
 
 }  // namespace moh

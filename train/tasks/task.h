@@ -18,6 +18,7 @@
 #include "models/model.h"
 #include "train/comm/communicator.h"
 #include "train/config/run_config.h"
+#include "train/tasks/step_statistics.h"
 
 namespace moh {
 
@@ -42,18 +43,8 @@ struct StepSize {
 struct MicroBatchLoss {
   Variable total;    ///< scalar, differentiated: task loss plus auxiliary losses
   Tensor task_loss;  ///< scalar, reported: the task loss only
-  /// Input of statistics(); the same shapes until Task::set_progress() says that steps change.
-  std::vector<Tensor> numbers;
-};
-
-/// A number under its key in metrics.jsonl. With a `label`, it is also shown on the console: as a percentage
-/// after the label during training, and under its key in the summary of the run.
-struct NamedScalar {
-  std::string_view name;
-  double value = 0;
-  std::string_view label = {};
-
-  bool operator==(const NamedScalar&) const = default;
+  /// For the statistics of the step; the same layout until Task::set_progress() says that steps change.
+  std::vector<NamedNumber> numbers = {};
 };
 
 /// The process for which a task fetches batches: of the M micro-batches of a step (train.accumulate of the
@@ -67,16 +58,6 @@ struct StepPart {
     const std::int64_t own = train.accumulate / processes;
     return first_sample + train.batch_size * (index / own * train.accumulate + rank * own + index % own);
   }
-};
-
-/// Statistics of a step besides its loss, over all its micro-batches.
-struct StepStatistics {
-  std::int64_t items = 0;            ///< in the task's unit
-  std::vector<NamedScalar> scalars;  ///< "balance_loss"; "activated_heads", shown as "heads"
-  /// Lists by layer: "head_load", the share of tokens that selected each routed head, by head number.
-  std::vector<std::pair<std::string_view, std::vector<std::vector<float>>>> rows;
-  /// A number of each layer, or none: "router_margin".
-  std::vector<std::pair<std::string_view, std::vector<std::optional<double>>>> layers;
 };
 
 /// More about an evaluation than its metrics, for `moh eval`.
@@ -166,11 +147,6 @@ class Task {
   virtual void run_first_batch(AttentionObserver& /*observer*/) {}
   /// Called when the micro-batches are no longer needed.
   virtual void end_step() {}
-  /// statistics(size, count, numbers): the statistics of a step of `count` micro-batches, from the
-  /// concatenation of their MicroBatchLoss::numbers.
-  virtual StepStatistics statistics(const StepSize& size, std::int64_t, std::span<const double>) const {
-    return {.items = size.items, .scalars = {}, .rows = {}};
-  }
 
   /// Evaluates on the held-out data. Returns nothing if there are none, or if `stop` returned true. Each of
   /// the processes computes some of the batches, and calls `stop` as often as the others; all get the same

@@ -175,15 +175,18 @@ TEST_CASE("train: loads of the step are the mean of those that loss() reports") 
   loads.sum(one_process());
   task->set_balance_loads(loads.of_layers());
   std::vector<double> numbers;
+  NumberLayout layout;
   for (std::int64_t i = 0; i < 3; ++i) {
     task->load(i);
     Generator generator(1, static_cast<std::uint64_t>(i));
-    for (const Tensor& tensor : task->loss(generator).numbers) {
+    const MicroBatchLoss loss = task->loss(generator);
+    layout = NumberLayout(loss.numbers);
+    for (const Tensor& tensor : values_of(loss.numbers)) {
       for (std::int64_t j = 0; j < tensor.numel(); ++j)
         numbers.push_back(tensor.reshape({tensor.numel()}).select(j).item());
     }
   }
-  const StepStatistics statistics = task->statistics({96, 96}, 3, numbers);
+  const StepStatistics statistics = layout.statistics(96, 3, numbers);
   REQUIRE(statistics.rows.at(0).first == "head_load");
   const auto& reported = statistics.rows[0].second;
   REQUIRE(reported.size() == loads.of_layers().size());

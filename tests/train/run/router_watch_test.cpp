@@ -53,11 +53,12 @@ struct Fixture {
     task.set_targets(size.targets);
     task.load(0);
     std::vector<double> numbers;
-    for (const Tensor& tensor : task.loss(generator).numbers) {
+    const MicroBatchLoss loss = task.loss(generator);
+    for (const Tensor& tensor : values_of(loss.numbers)) {
       const Tensor wide = tensor.to(DType::kFloat64);
       numbers.insert(numbers.end(), wide.data<double>(), wide.data<double>() + wide.numel());
     }
-    return task.statistics(size, 1, numbers);
+    return NumberLayout(loss.numbers).statistics(size.items, 1, numbers);
   }
 
   LanguageTask task;

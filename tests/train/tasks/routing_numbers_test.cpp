@@ -27,19 +27,17 @@ LayerRouting counted(LayerRouting routing, double heads_each, double top_k) {
 
 /// The statistics of a step of these micro-batches.
 StepStatistics statistics_of(const std::vector<std::vector<LayerRouting>>& micro_batches) {
-  RoutingNumbers numbers;
+  NumberLayout layout;
   std::vector<double> packed;
   for (const std::vector<LayerRouting>& layers : micro_batches) {
-    std::vector<Tensor> tensors;
-    numbers.pack(mean_balance_loss(layers), layers, tensors);
-    for (const Tensor& tensor : tensors) {
+    const std::vector<NamedNumber> numbers = routing_numbers(layers, {.balance = mean_balance_loss(layers)});
+    layout = NumberLayout(numbers);
+    for (const Tensor& tensor : values_of(numbers)) {
       const Tensor wide = tensor.to(DType::kFloat64);
       packed.insert(packed.end(), wide.data<double>(), wide.data<double>() + wide.numel());
     }
   }
-  StepStatistics statistics;
-  numbers.unpack(static_cast<std::int64_t>(micro_batches.size()), packed, statistics);
-  return statistics;
+  return layout.statistics(1, static_cast<std::int64_t>(micro_batches.size()), packed);
 }
 
 }  // namespace

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <numeric>
 #include <string>
 #include <utility>
 
@@ -13,16 +12,9 @@
 #include "train/tasks/diffusion/diffusion_evaluation.h"
 #include "train/tasks/diffusion/sampling/trained_guidance.h"
 #include "train/tasks/diffusion/sampling/training_samples.h"
+#include "train/tasks/routing_numbers.h"
 
 namespace moh {
-
-namespace {
-
-double mean_of(std::span<const double> numbers) {
-  return std::accumulate(numbers.begin(), numbers.end(), 0.0) / static_cast<double>(numbers.size());
-}
-
-}  // namespace
 
 DiffusionTask::DiffusionTask(const RunConfig& run, std::shared_ptr<const DiffusionData> data,
                              std::unique_ptr<Dit> model)
@@ -101,37 +93,18 @@ MicroBatchLoss DiffusionTask::loss(Generator& generator) {
   const double share = 1.0 / static_cast<double>(accumulate_);
   const DiffusionLoss loss =
       diffusion_loss(output.prediction, loaded_.targets, static_cast<double>(batch_size_) / share);
-  MicroBatchLoss result{loss.loss, loss.loss.value(), {loss.squared_error, loss.bound}};
+  MicroBatchLoss result{loss.loss, loss.loss.value()};
   const Variable balance = mean_balance_loss(output.routing);
   result.total = add_routing_losses(loss.loss, balance, output.routing, run_.model.moh, share);
-  routing_numbers_.pack(balance, output.routing, result.numbers);
+  result.numbers = routing_numbers(output.routing, {.balance = balance});
+  result.numbers.push_back({.key = "noise_mse", .value = loss.squared_error});
+  result.numbers.push_back({.key = "bound_bits", .value = loss.bound});
   return result;
 }
 
 void DiffusionTask::end_step() {
   of_step_.clear();
   if (model_->device() == kCpu) loaded_ = {};
-}
-
-StepStatistics DiffusionTask::statistics(const StepSize& size, std::int64_t count,
-                                         std::span<const double> numbers) const {
-  StepStatistics result;
-  result.items = size.items;
-  // Of each micro-batch both parts of the loss of each sample, then what is of its routing.
-  const auto samples = static_cast<std::size_t>(batch_size_);
-  const std::size_t each = numbers.size() / static_cast<std::size_t>(count);
-  double errors = 0, bounds = 0;
-  std::vector<double> of_routing;
-  for (; !numbers.empty(); numbers = numbers.subspan(each)) {
-    errors += mean_of(numbers.first(samples)) / static_cast<double>(count);
-    bounds += mean_of(numbers.subspan(samples, samples)) / static_cast<double>(count);
-    const std::span<const double> rest = numbers.subspan(2 * samples, each - 2 * samples);
-    of_routing.insert(of_routing.end(), rest.begin(), rest.end());
-  }
-  routing_numbers_.unpack(count, of_routing, result);
-  result.scalars.push_back({"noise_mse", errors});
-  result.scalars.push_back({"bound_bits", bounds});
-  return result;
 }
 
 std::vector<std::pair<std::string, std::string>> DiffusionTask::remarks() const {

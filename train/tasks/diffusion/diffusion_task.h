@@ -2,7 +2,6 @@
 
 #include <memory>
 #include <optional>
-#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -14,7 +13,6 @@
 #include "train/tasks/diffusion/diffusion_batch.h"
 #include "train/tasks/diffusion/diffusion_data.h"
 #include "train/tasks/images/class_names.h"
-#include "train/tasks/routing_numbers.h"
 #include "train/tasks/task.h"
 
 namespace moh {
@@ -46,8 +44,6 @@ class DiffusionTask final : public Task {
   void set_balance_loads(const std::vector<Tensor>& loads) override { balance_loads_ = loads; }
   MicroBatchLoss loss(Generator& generator) override;
   void end_step() override;
-  StepStatistics statistics(const StepSize& size, std::int64_t count,
-                            std::span<const double> numbers) const override;
   std::optional<Evaluation> evaluate(StopEvaluation stop, Communicator& processes) override;
   std::optional<std::string> draw_samples(StopEvaluation stop, Communicator& processes) override;
   /// The broken pictures that were met.
@@ -74,7 +70,6 @@ class DiffusionTask final : public Task {
   StepBatches<DiffusionBatch> of_step_;
   DiffusionBatch loaded_;              // on the model's device
   std::vector<Tensor> balance_loads_;  // see ForwardContext
-  RoutingNumbers routing_numbers_;
 };
 
 }  // namespace moh

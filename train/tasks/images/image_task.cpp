@@ -15,6 +15,7 @@
 #include "ops/loss/top1.h"
 #include "train/tasks/data/place.h"
 #include "train/tasks/images/image_evaluation.h"
+#include "train/tasks/routing_numbers.h"
 
 namespace moh {
 
@@ -101,12 +102,14 @@ MicroBatchLoss ImageTask::loss(Generator& generator) {
   const double normalizer = static_cast<double>(batch_size_) / share;
   const Variable task_loss = soft_cross_entropy(output.logits, loaded_.targets, normalizer);
   const Variable divergence = teacher_.divergence(output.logits, teacher_logits, Tensor(), normalizer);
-  MicroBatchLoss result{task_loss, task_loss.value(), {top1_share(output.logits.value(), loaded_.targets)}};
+  MicroBatchLoss result{task_loss, task_loss.value()};
   const Variable balance = mean_balance_loss(output.routing), experts = mean_of(output.expert_balances);
   result.total = add_routing_losses(teacher_.added(task_loss, divergence), balance, output.routing,
                                     run_.model.moh, share);
   if (experts.defined()) result.total = add(result.total, scale(experts, kExpertBalanceWeight * share));
-  routing_numbers_.pack(balance, output.routing, result.numbers, experts, divergence);
+  result.numbers = routing_numbers(output.routing, {balance, experts, divergence});
+  const Tensor top1 = top1_share(output.logits.value(), loaded_.targets);
+  result.numbers.push_back({.key = "train_top1", .value = top1, .label = "top1"});
   return result;
 }
 
@@ -121,24 +124,6 @@ void ImageTask::run_first_batch(AttentionObserver& observer) {
 void ImageTask::end_step() {
   of_step_.clear();
   if (model_->device() == kCpu) loaded_ = {};
-}
-
-StepStatistics ImageTask::statistics(const StepSize& size, std::int64_t count,
-                                     std::span<const double> numbers) const {
-  StepStatistics result;
-  result.items = size.items;
-  // Of each micro-batch its accuracy, then what is of its routing.
-  const std::size_t each = numbers.size() / static_cast<std::size_t>(count);
-  double top1 = 0;
-  std::vector<double> of_routing;
-  for (; !numbers.empty(); numbers = numbers.subspan(each)) {
-    top1 += numbers.front() / static_cast<double>(count);
-    of_routing.insert(of_routing.end(), numbers.begin() + 1,
-                      numbers.begin() + static_cast<std::ptrdiff_t>(each));
-  }
-  routing_numbers_.unpack(count, of_routing, result);
-  result.scalars.push_back({"train_top1", top1, "top1"});
-  return result;
 }
 
 std::vector<std::pair<std::string, std::string>> ImageTask::remarks() const {

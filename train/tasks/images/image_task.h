@@ -2,7 +2,6 @@
 
 #include <memory>
 #include <optional>
-#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -13,7 +12,6 @@
 #include "train/tasks/data/step_batches.h"
 #include "train/tasks/images/image_data.h"
 #include "train/tasks/images/image_run.h"
-#include "train/tasks/routing_numbers.h"
 #include "train/tasks/task.h"
 #include "train/tasks/teacher.h"
 
@@ -54,8 +52,6 @@ class ImageTask final : public Task {
   MicroBatchLoss loss(Generator& generator) override;
   void run_first_batch(AttentionObserver& observer) override;
   void end_step() override;
-  StepStatistics statistics(const StepSize& size, std::int64_t count,
-                            std::span<const double> numbers) const override;
   std::optional<Evaluation> evaluate(StopEvaluation stop, Communicator& processes) override;
   double evaluation_samples() const override;
   /// The broken pictures that were met.
@@ -85,7 +81,6 @@ class ImageTask final : public Task {
   StepBatches<PictureBatch> of_step_;
   PictureBatch loaded_;                // on the model's device
   std::vector<Tensor> balance_loads_;  // see ForwardContext
-  RoutingNumbers routing_numbers_;
 };
 
 }  // namespace moh

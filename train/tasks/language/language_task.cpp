@@ -15,6 +15,7 @@
 #include "train/log/format.h"
 #include "train/tasks/data/place.h"
 #include "train/tasks/language/generate_text.h"
+#include "train/tasks/routing_numbers.h"
 
 namespace moh {
 
@@ -113,9 +114,9 @@ MicroBatchLoss LanguageTask::loss(Generator& generator) {
   const Variable task_loss = cross_entropy(output.logits, loaded_.targets, {.normalizer = normalizer_});
   const Variable divergence =
       teacher_.divergence(output.logits, teacher_logits, loaded_.targets, normalizer_);
-  MicroBatchLoss result{task_loss, task_loss.value(), {}};
+  MicroBatchLoss result{task_loss, task_loss.value()};
   const Variable balance = mean_balance_loss(output.routing);
-  routing_numbers_.pack(balance, output.routing, result.numbers, {}, divergence);
+  result.numbers = routing_numbers(output.routing, {.balance = balance, .distill = divergence});
   result.total = add_routing_losses(teacher_.added(task_loss, divergence), balance, output.routing,
                                     run_.model.moh, 1.0 / static_cast<double>(train_.accumulate));
   return result;
@@ -131,14 +132,6 @@ void LanguageTask::run_first_batch(AttentionObserver& observer) {
 void LanguageTask::end_step() {
   micro_batches_.clear();
   if (model_->device() == kCpu) loaded_ = {};
-}
-
-StepStatistics LanguageTask::statistics(const StepSize& size, std::int64_t count,
-                                        std::span<const double> numbers) const {
-  StepStatistics result;
-  result.items = size.items;
-  routing_numbers_.unpack(count, numbers, result);
-  return result;
 }
 
 EvaluationLimits LanguageTask::evaluation_limits() const {

@@ -3,7 +3,6 @@
 #include <map>
 #include <memory>
 #include <optional>
-#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -17,7 +16,6 @@
 #include "train/tasks/language/language_data.h"
 #include "train/tasks/language/language_evaluation.h"
 #include "train/tasks/language/language_run.h"
-#include "train/tasks/routing_numbers.h"
 #include "train/tasks/task.h"
 #include "train/tasks/teacher.h"
 
@@ -57,8 +55,6 @@ class LanguageTask final : public Task {
   void end_step() override;
   /// Of a mixture: each source's epochs, share of the rows and last held-out loss.
   std::vector<std::pair<std::string, std::string>> remarks() const override;
-  StepStatistics statistics(const StepSize& size, std::int64_t count,
-                            std::span<const double> numbers) const override;
   std::optional<Evaluation> evaluate(StopEvaluation stop, Communicator& processes) override;
   double evaluation_samples() const override;
   std::vector<std::pair<std::string, std::string>> identity() const override;
@@ -90,7 +86,6 @@ class LanguageTask final : public Task {
   std::vector<Tensor> balance_loads_;      ///< see ForwardContext
   LossDivisor normalizer_ = 1.0;
   Tensor num_targets_;  ///< on a GPU: what normalizer_ reads
-  RoutingNumbers routing_numbers_;
   std::int64_t next_sample_ = 0;             ///< of the run: the first of the next step
   std::map<std::string, double> last_loss_;  ///< of each held-out source with a name
 };
