@@ -13,7 +13,7 @@
 #include "train/io/error_words.h"
 #include "train/io/file_ops.h"
 #include "train/log/logging.h"
-#include "train/run/resume_state.h"
+#include "train/run/resume.h"
 #include "train/weights/load_weights.h"
 
 namespace moh {
