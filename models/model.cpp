@@ -15,6 +15,11 @@ bool is_settled(const Model& model) {
                              [](const HeadRouter* r) { return r == nullptr || r->settled(); });
 }
 
+bool progress_writes_parameters(const Model& model) {
+  return std::ranges::any_of(model.routing(),
+                             [](const HeadRoutingOptions& layer) { return layer.learn_shared_until > 0; });
+}
+
 double activated_heads(std::span<const HeadRoutingOptions> layers, bool training) {
   std::int64_t active = 0, all = 0;
   for (const HeadRoutingOptions& layer : layers) {

@@ -51,6 +51,9 @@ bool is_routed(const Model& model);
 /// Whether steps of equal size compute the same number of heads from now on (MohConfig::top_k_anneal_until).
 bool is_settled(const Model& model);
 
+/// Whether Model::set_progress() may write parameters: those that learned shared heads end in.
+bool progress_writes_parameters(const Model& model);
+
 /// Share of active heads: shared heads and top_k, summed over layers, divided by all heads (the paper's
 /// "activated heads"); with `training`, the share of heads that are computed (computed_heads).
 double activated_heads(std::span<const HeadRoutingOptions> layers, bool training = false);

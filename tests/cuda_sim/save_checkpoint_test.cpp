@@ -65,7 +65,8 @@ TEST_CASE("sim: a run on a GPU is saved block by block") {
   RunFolder run_folder;
   run_folder.open(folder.path());
   const StopSignal stop;
-  Trainer trainer(config, *task, run_folder, &store, stop, std::make_shared<Console>(-1), nullptr);
+  const RunParts run = {config, "", *task, run_folder, &store, stop, std::make_shared<Console>(-1)};
+  Trainer trainer(run, nullptr);
   REQUIRE(parameter_bytes(task->model()) > 7 * kBlock);
 
   CpuAllocator& host = CpuAllocator::instance();

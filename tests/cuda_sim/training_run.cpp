@@ -1,10 +1,19 @@
 #include "tests/cuda_sim/training_run.h"
 
 #include "tests/cuda_sim/stream.h"
-#include "train/run/trainer.h"
+#include "train/run/train_step.h"
 #include "train/tasks/load_model.h"
 
 namespace moh::test {
+
+namespace {
+
+RunConfig of_rank(RunConfig config, const Communicator& processes) {
+  config.train = per_rank_config(config, processes.size());
+  return config;
+}
+
+}  // namespace
 
 RunConfig small_run(Device device) {
   RunConfig config = default_language_run();
@@ -34,7 +43,7 @@ std::unique_ptr<Task> synthetic_task(const RunConfig& config, const Family& fami
 }
 
 TrainingRun::TrainingRun(const RunConfig& config, const Family& family, Communicator& processes)
-    : config_(divided_config(config, processes.size())),
+    : config_(of_rank(config, processes)),
       task_(synthetic_task(config_, family)),
       optimizer_(task_->model(), config.optim.adamw, config.comm.zero > 0 ? processes : one_process(),
                  config.comm.bucket_bytes()),

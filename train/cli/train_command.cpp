@@ -221,7 +221,7 @@ int train_in(const TrainArgs& args, const Families& families, RunFolder& folder,
              const std::shared_ptr<Console>& console, Communicator& processes) {
   RunConfig config = read_config(args, families);
   begin_together(config, processes, options_of(args));
-  const RunConfig divided = divided_config(config, processes.size());
+  const TrainConfig train_of_rank = per_rank_config(config, processes.size());
   take_gpu(config, processes);
   open_configured_device(config, NewProducts::kSearchAndKeep);
   const std::unique_ptr<DeviceCollectives> collectives = open_gpu_collectives(config, processes);
@@ -245,9 +245,9 @@ int train_in(const TrainArgs& args, const Families& families, RunFolder& folder,
   if (!resume_from) require_same_source(config, processes);
   std::unique_ptr<Model> model =
       begin_model(config, family, families, data, resume_from ? &*resume_from : nullptr);
-  RunConfig of_task = config;
-  of_task.train = divided.train;
-  const std::unique_ptr<Task> task = family.make_task(of_task, data, std::move(model));
+  const std::string config_yaml = print_resolved(with_absolute_paths(config));
+  config.train = train_of_rank;
+  const std::unique_ptr<Task> task = family.make_task(config, data, std::move(model));
   add_teacher(*task, config, family, families);
   require_same(facts_of(config, *task), processes);
   std::vector<Tensor> values;
@@ -262,14 +262,14 @@ int train_in(const TrainArgs& args, const Families& families, RunFolder& folder,
   // Not before here: unreadable data, or a model too large for the memory, must not destroy the old run.
   processes.barrier();
   if (processes.leads()) {
-    folder.begin(origin_line(args.config) + print_resolved(with_absolute_paths(config)), args.overwrite);
+    folder.begin(origin_line(args.config) + config_yaml, args.overwrite);
     console->copy_to(folder.open_log());
   }
   processes.barrier();
   if (!processes.leads()) console->copy_to(RunFolder::open_log_of(config.output.dir, processes.rank()));
   processes.set_deadline(config.comm.timeout);
-  Trainer trainer(config, *task, folder, checkpoints, stop, console, resume_from ? &*resume_from : nullptr,
-                  processes);
+  const RunParts run = {config, config_yaml, *task, folder, checkpoints, stop, console, processes};
+  Trainer trainer(run, resume_from ? &*resume_from : nullptr);
   resume_from.reset();
   const TrainOutcome outcome = run_to_end(trainer, collectives.get());
   bool done = outcome.finished;

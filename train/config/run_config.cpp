@@ -36,10 +36,10 @@ void require_divisible(const RunConfig& config, std::int64_t processes) {
                                   "comm.zero: 1 and precision.gradients: bfloat16 save memory there"));
 }
 
-RunConfig divided_config(const RunConfig& config, int processes) {
+TrainConfig per_rank_config(const RunConfig& config, int processes) {
   require_divisible(config, processes);
-  if (processes == 1) return config;
-  const std::optional<TrainConfig> share = share_of_process(config.train, processes);
+  if (processes == 1) return config.train;
+  std::optional<TrainConfig> share = share_of_process(config.train, processes);
   if (!share) {
     throw ConfigError(
         error_message("train.batch_size",
@@ -49,10 +49,8 @@ RunConfig divided_config(const RunConfig& config, int processes) {
                       std::to_string(config.train.batch_size * config.train.accumulate),
                       "change one of them, or the number of processes"));
   }
-  RunConfig divided = config;
-  divided.train.batch_size = share->batch_size;
-  divided.train.accumulate = share->accumulate * processes;
-  return divided;
+  share->accumulate *= processes;
+  return *share;
 }
 
 RunLength length_of(const RunConfig& run, std::int64_t steps_per_epoch) {

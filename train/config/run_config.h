@@ -177,10 +177,10 @@ std::optional<TrainConfig> share_of_process(TrainConfig train, std::int64_t proc
 /// Throws ConfigError if a step of the run cannot be shared by several processes, whatever its samples.
 void require_divisible(const RunConfig& config, std::int64_t processes);
 
-/// The configuration with which each of `processes` makes its task: micro-batches of the size of theirs, all
+/// The section with which each of `processes` makes its task: micro-batches of the size of theirs, all
 /// micro-batches of a step. Throws ConfigError if the samples of a step cannot be divided, and as
 /// require_divisible().
-RunConfig divided_config(const RunConfig& config, int processes);
+TrainConfig per_rank_config(const RunConfig& config, int processes);
 
 /// The length of a run, in steps.
 struct RunLength {

@@ -87,4 +87,8 @@ std::string format_scientific(double value) {
   return fmt::format("{:.2e}", value);
 }
 
+std::string format_significant(double value) {
+  return std::isnan(value) ? "nan" : fmt::format("{:.6g}", value);
+}
+
 }  // namespace moh

@@ -21,5 +21,7 @@ std::optional<std::int64_t> parse_bytes(std::string_view text);
 std::string format_fixed(double value, int digits);
 /// Scientific notation with two digits after the point, for learning rates: "3.00e-04".
 std::string format_scientific(double value);
+/// Six significant digits, in the shorter notation: "2.30259", "1.5e-07"; "nan" without a sign, "inf".
+std::string format_significant(double value);
 
 }  // namespace moh

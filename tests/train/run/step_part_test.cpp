@@ -2,7 +2,7 @@
 #include <numeric>
 #include <vector>
 
-#include "train/run/trainer.h"
+#include "train/run/train_step.h"
 #include "train/tasks/task.h"
 
 using namespace moh;
@@ -19,7 +19,7 @@ RunConfig run_of(std::int64_t batch_size, std::int64_t accumulate) {
 /// Samples of a step in the order of the processes, and of their micro-batches.
 std::vector<std::int64_t> samples_of_step(std::int64_t step, std::int64_t begin, const RunConfig& run,
                                           int processes) {
-  const TrainConfig train = divided_config(run, processes).train;
+  const TrainConfig train = per_rank_config(run, processes);
   const std::int64_t own = train.accumulate / processes;
   std::vector<std::int64_t> samples;
   for (int rank = 0; rank < processes; ++rank) {
@@ -51,7 +51,7 @@ TEST_CASE("processes: a step has the samples that it has in one process, in the 
 
 TEST_CASE("processes: micro-batches are divided among them where that goes, else cut") {
   const auto divided = [](const RunConfig& run, int processes) {
-    const TrainConfig train = divided_config(run, processes).train;
+    const TrainConfig train = per_rank_config(run, processes);
     return std::pair(train.batch_size, train.accumulate);
   };
   CHECK(divided(run_of(8, 4), 1) == std::pair<std::int64_t, std::int64_t>(8, 4));
@@ -59,7 +59,7 @@ TEST_CASE("processes: micro-batches are divided among them where that goes, else
   CHECK(divided(run_of(8, 4), 4) == std::pair<std::int64_t, std::int64_t>(8, 4));
   CHECK(divided(run_of(8, 1), 4) == std::pair<std::int64_t, std::int64_t>(2, 4));
   CHECK(divided(run_of(8, 6), 4) == std::pair<std::int64_t, std::int64_t>(6, 8));
-  CHECK_THROWS_WITH(divided_config(run_of(8, 1), 3),
+  CHECK_THROWS_WITH(per_rank_config(run_of(8, 1), 3),
                     Catch::Contains("train.batch_size: 8 x train.accumulate 1: expected samples of a step "
                                     "that 3 processes can share evenly, found 8"));
 }

@@ -12,7 +12,7 @@
 #include "core/process_memory.h"
 #include "train/bench/require_option.h"
 #include "train/math/statistics.h"
-#include "train/run/trainer.h"
+#include "train/run/train_step.h"
 #include "train/tasks/load_model.h"
 
 namespace moh {

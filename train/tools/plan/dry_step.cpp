@@ -6,7 +6,7 @@
 #include "core/device_clock.h"
 #include "core/error.h"
 #include "train/config/fields.h"
-#include "train/run/trainer.h"
+#include "train/run/train_step.h"
 #include "train/tasks/load_model.h"
 #include "train/weights/load_weights.h"
 
@@ -31,7 +31,7 @@ std::int64_t bytes_of(const std::vector<NamedTensor>& tensors) {
   return bytes;
 }
 
-/// Bytes of the tensors that a checkpoint of this step has (Trainer::save_checkpoint).
+/// Bytes of the tensors that a checkpoint of this step has (Saver).
 std::int64_t checkpoint_bytes(Task& task, const AdamW& optimizer, const TrainStep& step) {
   std::int64_t bytes = bytes_of(tensors_of(task.model().parameters())) + bytes_of(optimizer.state());
   if (step.average() != nullptr) bytes += bytes_of(step.average()->state());

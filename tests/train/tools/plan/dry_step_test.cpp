@@ -7,7 +7,7 @@
 #include "core/error.h"
 #include "tests/mlp_family/mlp_family.h"
 #include "tests/support/language_runs.h"
-#include "train/run/trainer.h"
+#include "train/run/train_step.h"
 
 using namespace moh;
 

@@ -7,7 +7,7 @@
 #include "tests/support/image_runs.h"
 #include "tests/support/language_runs.h"
 #include "train/families/families.h"
-#include "train/run/trainer.h"
+#include "train/run/train_step.h"
 
 using namespace moh;
 

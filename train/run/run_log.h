@@ -1,0 +1,65 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "train/checkpoint/train_state.h"
+#include "train/log/progress.h"
+#include "train/optim/weight_average.h"
+#include "train/run/evaluation_schedule.h"
+#include "train/run/evaluator.h"
+#include "train/run/guard.h"
+#include "train/run/metrics_writer.h"
+#include "train/run/router_watch.h"
+#include "train/run/run_clock.h"
+#include "train/run/run_parts.h"
+#include "train/run/step_times.h"
+
+namespace moh {
+
+/// What a run tells: records in metrics.jsonl, lines and a progress bar on the console, the summary at the
+/// end. Of several processes the first one writes; step() is a collective.
+class RunLog {
+ public:
+  /// `state` is that after the last finished step; `clock`, `times` and it outlive this object. Records after
+  /// `resumed_from` are dropped, unless the run is new: -1.
+  RunLog(const RunParts& run, const RunLength& length, const EvaluationSchedule& evaluations,
+         TrainState& state, const RunClock& clock, StepTimes& times, std::int64_t resumed_from);
+
+  /// A run goes on.
+  void resumed();
+  /// A step has finished: the progress bar, and in the steps of log.every a record and a line.
+  void step(const StepReport& report);
+  /// A step made no update. Throws NumericError if that ends the run.
+  void skipped(const SkippedStep& step, const StepReport& report);
+  /// By how much the selection of heads has changed since the last call, which the state keeps.
+  void selections();
+  void evaluated(const EvaluationReport& report);
+  /// Makes what was written durable.
+  void sync();
+
+  /// Clears the bar. The summary of a run that ends as `outcome` says; `average` may be null.
+  RunSummary finish(std::string outcome, const Evaluator& evaluator, const WeightAverage* average);
+
+ private:
+  StepProgress progress_of(const StepReport& report) const;
+  void write_step(const StepReport& report);
+  void warn_of_collapse(const StepReport& report);
+  void write(MetricRecord record);
+
+  const RunConfig& config_;
+  Task& task_;
+  const RunFolder& folder_;
+  TrainState& state_;
+  const RunClock& clock_;
+  StepTimes& times_;
+  std::int64_t last_step_, items_before_;
+  std::optional<MetricsWriter> metrics_;  // of the process that writes
+  ProgressReporter progress_;
+  RouterWatch routers_;
+  StepReport last_;
+};
+
+}  // namespace moh
