@@ -296,7 +296,7 @@ const std::map<std::string, std::function<void(const Rank&)>> kScenarios = {
     {"never_joins", never_joins},
 };
 
-/// As train/cli/several_processes.cpp.
+/// As train/cli/in_processes.cpp.
 int end_of(const std::exception& error, int code, Communicator& processes) {
   processes.tell_failure(code, error.what());
   std::printf("rank %d: %s\n", processes.rank(), error.what());

@@ -14,14 +14,15 @@
 
 #include "core/error.h"
 #include "train/cli/commands.h"
-#include "train/cli/run_facts.h"
-#include "train/cli/several_processes.h"
+#include "train/cli/in_processes.h"
 #include "train/io/durable_file.h"
 #include "train/io/printable.h"
 #include "train/log/format.h"
 #include "train/log/logging.h"
 #include "train/log/progress.h"
 #include "train/moh/analyze/analyze_heads.h"
+#include "train/run/run_facts.h"
+#include "train/run/several_processes.h"
 #include "train/run/stop_signal.h"
 #include "train/tasks/load_model.h"
 

@@ -9,7 +9,7 @@
 
 #include "core/error.h"
 #include "train/cli/commands.h"
-#include "train/cli/several_processes.h"
+#include "train/cli/in_processes.h"
 #include "train/config/number_text.h"
 #include "train/formats/pictures/picture.h"
 #include "train/io/durable_file.h"
@@ -17,6 +17,7 @@
 #include "train/log/format.h"
 #include "train/log/logging.h"
 #include "train/log/progress.h"
+#include "train/run/several_processes.h"
 #include "train/run/stop_signal.h"
 #include "train/tasks/diffusion/diffusion_data.h"
 #include "train/tasks/diffusion/diffusion_run.h"

@@ -1,4 +1,4 @@
-#include "train/cli/run_facts.h"
+#include "train/run/run_facts.h"
 
 #ifdef __GLIBC__
 #include <gnu/libc-version.h>
@@ -21,7 +21,7 @@
 #include "train/weights/load_weights.h"
 #include "train/weights/locate_model.h"
 
-namespace moh::cli {
+namespace moh {
 
 namespace {
 
@@ -118,4 +118,4 @@ SharedFact weights_fact(const std::string& name, const std::filesystem::path& pa
               content_hash(*weights, [](std::uint64_t) {})};
 }
 
-}  // namespace moh::cli
+}  // namespace moh

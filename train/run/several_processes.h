@@ -1,25 +1,15 @@
 #pragma once
 
-#include <functional>
 #include <memory>
 #include <vector>
 
 #include "train/comm/communicator.h"
 #include "train/comm/shared_facts.h"
 #include "train/config/run_config.h"
-#include "train/log/console.h"
 #include "train/tasks/family.h"
 #include "train/tasks/load_model.h"
 
-namespace moh::cli {
-
-/// Runs a command in this process, or as one of several that a launcher has started (open_communicator),
-/// which all run it and end with one exit code: that of process 0, or of an error in any of them, which
-/// process 0 prints. Throws what `command` throws in a single process.
-int in_processes(const std::function<int(Communicator&)>& command);
-
-/// The console of a command: process 0 writes to the file descriptor `to`, the others nowhere.
-std::shared_ptr<Console> console_of(const Communicator& processes, int to);
+namespace moh {
 
 /// Before a computation that several processes share: gives each its threads, and checks that all are of one
 /// program and were started alike, with the same configuration and `options`, those of the command line.
@@ -43,4 +33,4 @@ void share_values(const std::vector<Tensor>& tensors, const RunConfig& config, C
 std::shared_ptr<const TaskData> open_data_in_turn(const RunConfig& config, const Family& family, DataUse use,
                                                   Communicator& processes);
 
-}  // namespace moh::cli
+}  // namespace moh

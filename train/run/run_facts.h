@@ -8,7 +8,7 @@
 #include "train/comm/shared_facts.h"
 #include "train/config/run_config.h"
 
-namespace moh::cli {
+namespace moh {
 
 /// What all processes of a run take to be the same, for require_same_facts().
 
@@ -31,4 +31,4 @@ SharedFact checkpoint_fact(const std::string& name, const std::filesystem::path&
 SharedFact weights_fact(const std::string& name, const std::filesystem::path& path,
                         const std::string& part = {});
 
-}  // namespace moh::cli
+}  // namespace moh

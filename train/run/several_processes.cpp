@@ -1,7 +1,6 @@
-#include "train/cli/several_processes.h"
+#include "train/run/several_processes.h"
 
 #include <algorithm>
-#include <cstdio>
 #include <iterator>
 #include <string>
 
@@ -10,15 +9,12 @@
 #include "core/error.h"
 #include "core/parallel.h"
 #include "core/processors.h"
-#include "train/cli/commands.h"
-#include "train/cli/run_facts.h"
 #include "train/comm/launcher.h"
-#include "train/comm/open_communicator.h"
 #include "train/comm/open_device_collectives.h"
-#include "train/io/error_words.h"
 #include "train/log/logging.h"
+#include "train/run/run_facts.h"
 
-namespace moh::cli {
+namespace moh {
 
 namespace {
 
@@ -29,40 +25,7 @@ std::int64_t threads_of(const RunConfig& config, const Communicator& processes) 
   return said || sharing == 1 ? config.threads : std::max(1, usable_processors() / sharing);
 }
 
-/// Of an error in one of several processes: the others end with its exit code, and the first one prints it.
-/// It prints its own, and another one prints what the first cannot know.
-int end_together(const std::exception& error, Communicator& processes) {
-  const int code = exit_code_of(error);
-  const std::string words = error_words(error);
-  const bool told = processes.tell_failure(code, words);
-  log_error(words);
-  if (!processes.leads() && !told)
-    std::fprintf(stderr, "rank %d: error: %s\n", processes.rank(), words.c_str());
-  processes.leave_failed(code);
-  return code;
-}
-
 }  // namespace
-
-int in_processes(const std::function<int(Communicator&)>& command) {
-  const std::unique_ptr<Communicator> group = open_communicator();
-  if (!group) return command(one_process());
-  try {
-    group->set_deadline(0);  // texts may take long to become tokens
-    const int own = command(*group);
-    group->set_deadline(0);  // as may what one of them does at the end
-    const auto code = static_cast<int>(group->max(group->leads() ? own : 0));
-    group->leave();
-    return code;
-  } catch (const std::exception& error) {
-    return end_together(error, *group);
-  }
-}
-
-std::shared_ptr<Console> console_of(const Communicator& processes, int to) {
-  constexpr int kNowhere = -1;
-  return std::make_shared<Console>(processes.leads() ? to : kNowhere);
-}
 
 void begin_together(const RunConfig& config, Communicator& processes, const SharedFacts& options) {
   set_num_threads(threads_of(config, processes));
@@ -125,4 +88,4 @@ std::shared_ptr<const TaskData> open_data_in_turn(const RunConfig& config, const
   return data;
 }
 
-}  // namespace moh::cli
+}  // namespace moh

@@ -1,0 +1,50 @@
+#include "train/cli/in_processes.h"
+
+#include <cstdio>
+#include <string>
+
+#include "train/cli/commands.h"
+#include "train/comm/open_communicator.h"
+#include "train/io/error_words.h"
+#include "train/log/logging.h"
+
+namespace moh::cli {
+
+namespace {
+
+/// Of an error in one of several processes: the others end with its exit code, and the first one prints it.
+/// It prints its own, and another one prints what the first cannot know.
+int end_together(const std::exception& error, Communicator& processes) {
+  const int code = exit_code_of(error);
+  const std::string words = error_words(error);
+  const bool told = processes.tell_failure(code, words);
+  log_error(words);
+  if (!processes.leads() && !told)
+    std::fprintf(stderr, "rank %d: error: %s\n", processes.rank(), words.c_str());
+  processes.leave_failed(code);
+  return code;
+}
+
+}  // namespace
+
+int in_processes(const std::function<int(Communicator&)>& command) {
+  const std::unique_ptr<Communicator> group = open_communicator();
+  if (!group) return command(one_process());
+  try {
+    group->set_deadline(0);  // texts may take long to become tokens
+    const int own = command(*group);
+    group->set_deadline(0);  // as may what one of them does at the end
+    const auto code = static_cast<int>(group->max(group->leads() ? own : 0));
+    group->leave();
+    return code;
+  } catch (const std::exception& error) {
+    return end_together(error, *group);
+  }
+}
+
+std::shared_ptr<Console> console_of(const Communicator& processes, int to) {
+  constexpr int kNowhere = -1;
+  return std::make_shared<Console>(processes.leads() ? to : kNowhere);
+}
+
+}  // namespace moh::cli
