@@ -153,7 +153,7 @@ void run_rank(const Arguments& arguments, Device device, Communicator& processes
 
 /// As train/cli/in_processes.cpp.
 int end_of(const std::exception& error, int code, Communicator& processes) {
-  processes.tell_failure(code, error.what());
+  processes.report_failure(code, error.what());
   std::printf("rank %d: %s\n", processes.rank(), error.what());
   std::fflush(stdout);
   processes.leave_failed(code);

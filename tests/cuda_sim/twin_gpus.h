@@ -39,7 +39,7 @@ class TwinProcesses final : public Communicator {
   double waited_seconds() const override { return 0; }
   std::string trouble() const override { return {}; }
   void leave() override {}
-  bool tell_failure(int, std::string_view) override { return true; }
+  bool report_failure(int, std::string_view) override { return true; }
   void leave_failed(int) override {}
   [[noreturn]] void abort(int) override { throw InternalError("the twins do not end each other"); }
 

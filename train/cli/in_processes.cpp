@@ -17,7 +17,7 @@ namespace {
 int end_together(const std::exception& error, Communicator& processes) {
   const int code = exit_code_of(error);
   const std::string words = error_words(error);
-  const bool told = processes.tell_failure(code, words);
+  const bool told = processes.report_failure(code, words);
   log_error(words);
   if (!processes.leads() && !told)
     std::fprintf(stderr, "rank %d: error: %s\n", processes.rank(), words.c_str());

@@ -370,7 +370,7 @@ void Collectives::leave() {
   transport_->close();
 }
 
-bool Collectives::tell_failure(int exit_code, std::string_view message) {
+bool Collectives::report_failure(int exit_code, std::string_view message) {
   Header failure{.kind = Kind::kFailure, .exit_code = exit_code};
   message.copy(failure.text, sizeof failure.text - 1);
   const double before = deadline_.exchange(kFarewellDeadline);

@@ -48,7 +48,7 @@ class Collectives {
   /// The last exchange; then the transport is closed.
   void leave();
   /// Gives the others an error in place of the next collective. Returns whether process 0 has got it.
-  bool tell_failure(int exit_code, std::string_view message);
+  bool report_failure(int exit_code, std::string_view message);
   void leave_failed();
   /// Ends all processes if that was requested.
   void abort_if_requested();

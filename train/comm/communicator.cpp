@@ -49,7 +49,7 @@ class Unconnected : public Communicator {
   double waited_seconds() const override { return 0; }
   std::string trouble() const override { return {}; }
   void leave() override {}
-  bool tell_failure(int, std::string_view) override { return true; }
+  bool report_failure(int, std::string_view) override { return true; }
   void leave_failed(int) override {}
   void abort(int exit_code) override { ::_exit(exit_code); }
 

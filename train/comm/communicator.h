@@ -118,8 +118,8 @@ class Communicator {
   virtual void leave() = 0;
   /// Tells the others that this process ends with an error: their next collective throws PeerError. Returns
   /// whether process 0 knows of it. After a CommError it does nothing.
-  virtual bool tell_failure(int exit_code, std::string_view message) = 0;
-  /// Leaves after tell_failure() or a CommError: as leave(), with a short deadline. If the others do not
+  virtual bool report_failure(int exit_code, std::string_view message) = 0;
+  /// Leaves after report_failure() or a CommError: as leave(), with a short deadline. If the others do not
   /// come, ends all processes of the run, this one included, with `exit_code`.
   virtual void leave_failed(int exit_code) = 0;
   /// Ends all processes of the run, this one included. From any thread.

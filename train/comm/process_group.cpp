@@ -138,11 +138,11 @@ void ProcessGroup::leave() {
   finish(pending);
 }
 
-bool ProcessGroup::tell_failure(int exit_code, std::string_view message) {
+bool ProcessGroup::report_failure(int exit_code, std::string_view message) {
   bool told = false;
   Pending pending = enqueue([&] {
     if (!failure_) {
-      told = collectives_->tell_failure(exit_code, message);
+      told = collectives_->report_failure(exit_code, message);
       failed_ = true;
       failure_ = std::make_exception_ptr(PeerError("this process has failed", exit_code));
       return;

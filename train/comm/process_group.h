@@ -49,7 +49,7 @@ class ProcessGroup final : public Communicator {
   std::string trouble() const override;
 
   void leave() override;
-  bool tell_failure(int exit_code, std::string_view message) override;
+  bool report_failure(int exit_code, std::string_view message) override;
   void leave_failed(int exit_code) override;
   [[noreturn]] void abort(int exit_code) override;
 

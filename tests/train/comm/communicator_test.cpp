@@ -211,14 +211,14 @@ TEST_CASE("communicator: after an error no collective is tried") {
 TEST_CASE("communicator: the error of one process reaches the others, with its exit code") {
   const auto errors = run_processes(3, [](Communicator& comm) {
     if (comm.rank() == 2) {
-      if (!comm.tell_failure(5, "disk full")) throw ValueError("not told");
+      if (!comm.report_failure(5, "disk full")) throw ValueError("not told");
       return comm.leave_failed(5);
     }
     try {
       comm.all_reduce(zeros({100000}, DType::kFloat32), ReduceOp::kSum);
     } catch (const PeerError& error) {
       if (error.exit_code() != 5) throw ValueError("exit code");
-      if (!comm.tell_failure(1, "of others")) throw ValueError("told already");
+      if (!comm.report_failure(1, "of others")) throw ValueError("told already");
       comm.leave_failed(5);
       throw;
     }
@@ -235,7 +235,7 @@ TEST_CASE("communicator: processes leave together") {
   const auto errors = run_processes(2, [](Communicator& comm) {
     try {
       if (comm.leads()) comm.leave();
-      comm.tell_failure(3, "in the end");
+      comm.report_failure(3, "in the end");
     } catch (const PeerError&) {
       comm.leave_failed(3);
       throw;
