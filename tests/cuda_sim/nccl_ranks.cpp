@@ -246,7 +246,7 @@ void never_joins(const Rank& rank) {
   if (rank.processes.rank() == 1) {
     // It has the library and the id, but makes no communicator.
     static_cast<void>(rank.processes.texts_of_all(cuda::nccl_version()));
-    static_cast<void>(rank.processes.text_of_leader(""));
+    static_cast<void>(rank.processes.text_of_rank0(""));
     std::this_thread::sleep_for(std::chrono::seconds(3));
     return;
   }

@@ -113,7 +113,7 @@ int analyze_in(const AnalyzeArgs& args, const Families& families, StopSignal& st
   require_same_model(loaded, processes);
   // Created before the analysis, so that a path that cannot be written is reported at once.
   std::optional<DurableFile> file;
-  if (!args.out.empty() && processes.leads()) file.emplace(args.out);
+  if (!args.out.empty() && processes.is_rank0()) file.emplace(args.out);
   stop.defer();
   const AnalysisInputs analysis =
       loaded.family->analysis_inputs(loaded.config, *loaded.model, inputs.files, args.options);
@@ -136,7 +136,7 @@ int analyze_in(const AnalyzeArgs& args, const Families& families, StopSignal& st
     log_info("analyze: stopped by " + std::string(stop.name()) + "; nothing was written");
     return kInterrupted;
   }
-  if (!processes.leads()) return kDone;
+  if (!processes.is_rank0()) return kDone;
   report->checkpoint = loaded.path.string();
   if (file) {
     file->write(to_json(*report));

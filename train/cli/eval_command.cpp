@@ -71,7 +71,8 @@ int eval_in(const EvalArgs& args, const Families& families, Communicator& proces
   const std::optional<Evaluation> evaluation = task->evaluate(show, processes);
   line.finish();
   if (!evaluation) throw DataError("eval: there are no held-out data to evaluate on");
-  if (processes.leads()) print(EvaluationReport{loaded.path.string(), task->score(), *evaluation}, args.json);
+  if (processes.is_rank0())
+    print(EvaluationReport{loaded.path.string(), task->score(), *evaluation}, args.json);
   if (!std::isfinite(evaluation->score)) {
     throw NumericError(
         error_message("eval", task->score().name, "a finite number", std::to_string(evaluation->score)));

@@ -19,7 +19,7 @@ int end_together(const std::exception& error, Communicator& processes) {
   const std::string words = error_words(error);
   const bool told = processes.report_failure(code, words);
   log_error(words);
-  if (!processes.leads() && !told)
+  if (!processes.is_rank0() && !told)
     std::fprintf(stderr, "rank %d: error: %s\n", processes.rank(), words.c_str());
   processes.leave_failed(code);
   return code;
@@ -34,7 +34,7 @@ int in_processes(const std::function<int(Communicator&)>& command) {
     group->set_deadline(0);  // texts may take long to become tokens
     const int own = command(*group);
     group->set_deadline(0);  // as may what one of them does at the end
-    const auto code = static_cast<int>(group->max(group->leads() ? own : 0));
+    const auto code = static_cast<int>(group->max(group->is_rank0() ? own : 0));
     group->leave();
     return code;
   } catch (const std::exception& error) {
@@ -44,7 +44,7 @@ int in_processes(const std::function<int(Communicator&)>& command) {
 
 std::shared_ptr<Console> console_of(const Communicator& processes, int to) {
   constexpr int kNowhere = -1;
-  return std::make_shared<Console>(processes.leads() ? to : kNowhere);
+  return std::make_shared<Console>(processes.is_rank0() ? to : kNowhere);
 }
 
 }  // namespace moh::cli

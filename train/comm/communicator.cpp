@@ -110,12 +110,12 @@ std::int64_t Communicator::max(std::int64_t number) {
   return *value.data<std::int64_t>();
 }
 
-std::string Communicator::text_of_leader(std::string_view text) {
+std::string Communicator::text_of_rank0(std::string_view text) {
   constexpr std::size_t kMost = 1 << 20;
   if (alone()) return std::string(text);
-  const auto size = max(leads() ? static_cast<std::int64_t>(std::min(text.size(), kMost)) : 0);
+  const auto size = max(is_rank0() ? static_cast<std::int64_t>(std::min(text.size(), kMost)) : 0);
   const Tensor bytes = zeros({size}, DType::kUInt8);
-  if (leads()) std::copy_n(text.begin(), size, bytes.data<std::uint8_t>());
+  if (is_rank0()) std::copy_n(text.begin(), size, bytes.data<std::uint8_t>());
   broadcast(bytes);
   return {bytes.data<std::uint8_t>(), bytes.data<std::uint8_t>() + size};
 }

@@ -57,7 +57,7 @@ class Communicator {
   /// "Open MPI 4.1.4, 4 processes on 2 hosts": for the log.
   virtual std::string description() const = 0;
   /// The process that writes the run's files and talks to people.
-  bool leads() const { return rank() == 0; }
+  bool is_rank0() const { return rank() == 0; }
   bool alone() const { return size() == 1; }
 
   /// The collectives on this process's GPU. There have to be some (open_device_collectives()).
@@ -110,7 +110,7 @@ class Communicator {
   /// The largest of the processes' numbers.
   std::int64_t max(std::int64_t number);
   /// The text of process 0, at most 2^20 bytes of it.
-  std::string text_of_leader(std::string_view text);
+  std::string text_of_rank0(std::string_view text);
   /// The texts of all processes, in the order of the ranks.
   std::vector<std::string> texts_of_all(std::string_view text);
 

@@ -37,8 +37,8 @@ void require_one_version(Communicator& processes) {
 cuda::NcclId shared_id(Communicator& processes) {
   require_one_version(processes);
   cuda::NcclId id{};
-  if (processes.leads()) id = cuda::make_nccl_id();
-  const std::string text = processes.text_of_leader({id.data(), id.size()});
+  if (processes.is_rank0()) id = cuda::make_nccl_id();
+  const std::string text = processes.text_of_rank0({id.data(), id.size()});
   std::ranges::copy(text, id.begin());
   return id;
 }

@@ -51,8 +51,8 @@ class ShardedCheckpointWriter : public CheckpointWriter {
       : store_(store), processes_(processes) {}
 
   void begin(CheckpointContents contents, const AdamW& optimizer) override {
-    if (processes_.leads()) draft_ = store_->begin(contents.step);
-    folder_ = processes_.text_of_leader(draft_ ? draft_->folder().string() : "");
+    if (processes_.is_rank0()) draft_ = store_->begin(contents.step);
+    folder_ = processes_.text_of_rank0(draft_ ? draft_->folder().string() : "");
     contents_ = std::move(contents);
     for (const TensorPart& part : optimizer.state_parts()) {
       if (part.tensor.numel() > 0) contents_.optimizer.push_back({part.name, part.tensor});
@@ -60,7 +60,7 @@ class ShardedCheckpointWriter : public CheckpointWriter {
   }
 
   void write() override {
-    if (processes_.leads()) model_files_ = write_model_files(contents_, folder_);
+    if (processes_.is_rank0()) model_files_ = write_model_files(contents_, folder_);
     shard_ = write_optimizer_shard(folder_, processes_.rank(), processes_.size(), contents_.optimizer);
   }
 
@@ -68,7 +68,7 @@ class ShardedCheckpointWriter : public CheckpointWriter {
     std::vector<ManifestFile> shards;
     for (const std::string& text : processes_.texts_of_all(text_of(shard_))) shards.push_back(file_of(text));
     const CheckpointContents contents = std::exchange(contents_, {});
-    if (!processes_.leads()) return {};
+    if (!processes_.is_rank0()) return {};
     const std::unique_ptr<CheckpointDraft> draft = std::exchange(draft_, nullptr);
     complete_checkpoint(contents, std::exchange(model_files_, {}), std::move(shards), folder_);
     return store_->publish(*draft, contents.higher_is_better);

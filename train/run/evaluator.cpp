@@ -55,7 +55,7 @@ std::string Evaluator::draw_samples(StatusLine& line, FunctionRef<bool()> stop) 
         return is_stopped(stop);
       },
       processes_);
-  if (!png || png->empty() || !processes_.leads()) return "";
+  if (!png || png->empty() || !processes_.is_rank0()) return "";
   char name[40];
   std::snprintf(name, sizeof name, "step_%08lld.png", static_cast<long long>(state_.step));
   folder_.require_in_place();

@@ -74,7 +74,7 @@ RunLog::RunLog(const RunParts& run, const RunLength& length, const EvaluationSch
   const auto step_samples = static_cast<double>(config_.train.batch_size * config_.train.accumulate);
   progress_.expect_evaluations([evaluations](std::int64_t step) { return evaluations.count_after(step - 1); },
                                task_.evaluation_samples() / (3 * step_samples));
-  if (!run.processes.leads()) return;
+  if (!run.processes.is_rank0()) return;
   metrics_.emplace(config_.output.dir / "metrics.jsonl", resumed_from, state.evaluation_due);
   if (config_.log.tensorboard) metrics_->show_in_tensorboard(config_.output.dir / TensorBoardFile::kName);
 }

@@ -17,7 +17,7 @@ namespace {
 
 std::unique_ptr<CheckpointWriter> open_writer(const RunParts& run, bool sharded) {
   if (sharded) return sharded_checkpoint_writer(run.checkpoints, run.processes);
-  if (!run.processes.leads()) return nullptr;
+  if (!run.processes.is_rank0()) return nullptr;
   return whole_checkpoint_writer(*run.checkpoints);
 }
 
@@ -61,7 +61,7 @@ void Saver::start(const TrainState& state, std::optional<double> score) {
 CheckpointContents Saver::contents_of(const TrainState& state, std::optional<double> score) const {
   CheckpointContents contents;
   if (average_ != nullptr) contents.average = average_->state();
-  if (!run_.processes.leads()) return {};
+  if (!run_.processes.is_rank0()) return {};
   const Task& task = run_.task;
   contents.step = state.step;
   contents.metric = score;
@@ -81,7 +81,7 @@ void Saver::finish() {
     const std::filesystem::path folder = writer_->publish();
     if (!folder.empty()) log_debug("step " + std::to_string(step_) + ": saved " + folder.string());
   } catch (const StorageError&) {
-    if (run_.processes.leads()) run_.folder.require_in_place();  // where it is gone, that is the reason
+    if (run_.processes.is_rank0()) run_.folder.require_in_place();  // where it is gone, that is the reason
     throw;
   }
 }

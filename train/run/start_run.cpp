@@ -43,7 +43,7 @@ SharedFacts facts_of(const RunConfig& config, const Task& task) {
 
 /// In the process that writes: locks the folder, and opens the checkpoints in it.
 std::optional<CheckpointStore> open_checkpoints(const RunConfig& config, const RunHost& host) {
-  if (!host.processes.leads()) return std::nullopt;
+  if (!host.processes.is_rank0()) return std::nullopt;
   host.folder.open(config.output.dir);
   if (!host.folder.crashed_holder().empty())
     log_info("the last process of this run did not end cleanly: " + host.folder.crashed_holder());
@@ -81,12 +81,13 @@ void enter_folder(const RunConfig& config, const std::string& config_yaml, const
                   const RunHost& host) {
   Communicator& processes = host.processes;
   processes.barrier();
-  if (processes.leads()) {
+  if (processes.is_rank0()) {
     host.folder.begin(origin_line(options.config_file) + config_yaml, options.overwrite);
     host.console->copy_to(host.folder.open_log());
   }
   processes.barrier();
-  if (!processes.leads()) host.console->copy_to(RunFolder::open_log_of(config.output.dir, processes.rank()));
+  if (!processes.is_rank0())
+    host.console->copy_to(RunFolder::open_log_of(config.output.dir, processes.rank()));
 }
 
 /// Trains; then the processes leave the collectives of their GPUs.
@@ -147,7 +148,7 @@ TrainOutcome start_run(RunConfig config, const StartOptions& options, const RunH
   Trainer trainer(run, resume_from);
   found.reset();
   TrainOutcome outcome = run_to_end(trainer, collectives.get());
-  if (outcome.finished && processes.leads()) outcome.finished = finish_task(*task, host);
+  if (outcome.finished && processes.is_rank0()) outcome.finished = finish_task(*task, host);
   return outcome;
 }
 

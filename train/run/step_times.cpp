@@ -71,7 +71,7 @@ void StepTimes::finish(std::int64_t step, const StepReport& report, bool is_last
 
 void StepTimes::write_trace(std::int64_t step) {
   if (!trace_ || !trace_->has_news()) return;
-  if (processes_.leads()) folder_.require_in_place();
+  if (processes_.is_rank0()) folder_.require_in_place();
   trace_->write();
   log_info("profile: the trace of steps " + std::to_string(profile_.steps[0]) + " to " +
            std::to_string(step) + " is written");

@@ -134,12 +134,12 @@ TEST_CASE("communicator: reduce-scatter, all-gather, broadcast") {
 TEST_CASE("communicator: numbers and texts") {
   require_success(3, [](Communicator& comm) {
     if (comm.max(comm.rank() * 10) != 20) throw ValueError("max");
-    const std::string own = comm.leads() ? "of the leader" : "another";
-    if (comm.text_of_leader(own) != "of the leader") throw ValueError("text");
-    if (!comm.text_of_leader(comm.leads() ? "" : own).empty()) throw ValueError("an empty text");
+    const std::string own = comm.is_rank0() ? "of the leader" : "another";
+    if (comm.text_of_rank0(own) != "of the leader") throw ValueError("text");
+    if (!comm.text_of_rank0(comm.is_rank0() ? "" : own).empty()) throw ValueError("an empty text");
   });
   CHECK(one_process().max(7) == 7);
-  CHECK(one_process().text_of_leader("own") == "own");
+  CHECK(one_process().text_of_rank0("own") == "own");
 }
 
 TEST_CASE("communicator: what was started runs in order, while the thread goes on") {
@@ -234,7 +234,7 @@ TEST_CASE("communicator: processes leave together") {
   require_success(3, [](Communicator& comm) { comm.leave(); });
   const auto errors = run_processes(2, [](Communicator& comm) {
     try {
-      if (comm.leads()) comm.leave();
+      if (comm.is_rank0()) comm.leave();
       comm.report_failure(3, "in the end");
     } catch (const PeerError&) {
       comm.leave_failed(3);

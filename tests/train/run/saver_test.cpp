@@ -31,7 +31,7 @@ struct Run {
       : config(run),
         task(synthetic_tasks(families().of(config))(config)),
         optimizer(task->model(), config.optim.adamw, processes, config.comm.bucket_bytes()) {
-    if (processes.leads()) {
+    if (processes.is_rank0()) {
       folder.open(path);
       const RetentionPolicy newest_and_best = {.keep_last = 1, .keep_best = true};
       checkpoints.emplace(path, newest_and_best, [](const std::string& text) { FAIL(text); });
@@ -117,10 +117,10 @@ TEST_CASE("saver: of several processes without shards the first one writes") {
     const AdamW optimizer(task->model(), config.optim.adamw);
     RunFolder unopened;
     std::optional<CheckpointStore> store;
-    if (processes.leads())
+    if (processes.is_rank0())
       store.emplace(folder.path(), RetentionPolicy{}, [](const std::string& text) { FAIL(text); });
     const RunParts parts = {config, "", *task, unopened, store ? &*store : nullptr, stop, nullptr, processes};
-    CHECK(Saver(parts, optimizer, nullptr).writes() == processes.leads());
+    CHECK(Saver(parts, optimizer, nullptr).writes() == processes.is_rank0());
   });
 }
 

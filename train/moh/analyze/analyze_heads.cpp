@@ -115,7 +115,7 @@ class Run {
                           static_cast<std::int64_t>(inputs_.sources.size()), ids_of(inputs_.token_table));
     if (!watch(analysis)) return std::nullopt;
     analysis.add_of_all(processes_);
-    if (processes_.leads() && !rank(analysis)) return std::nullopt;
+    if (processes_.is_rank0() && !rank(analysis)) return std::nullopt;
     report_.token_table = token_table(analysis, inputs_.token_table);
     return std::move(report_);
   }

@@ -131,7 +131,7 @@ std::vector<std::int64_t> missing_pictures(const SampleFolderOptions& to, const 
                                            Communicator& processes) {
   const Tensor is_missing = zeros({to.count}, DType::kInt64);
   const std::span<std::int64_t> flags = is_missing.span<std::int64_t>();
-  for (std::int64_t i = 0; processes.leads() && i < to.count; ++i) {
+  for (std::int64_t i = 0; processes.is_rank0() && i < to.count; ++i) {
     const bool there = to.latents.empty() ? fs::exists(picture_path(to.folder, i)) : latents.has(i);
     flags[static_cast<std::size_t>(i)] = there ? 0 : 1;
   }
@@ -162,7 +162,7 @@ bool sample_folder(const PictureSampler& sampler, const Dit& model, const Sample
   const DitConfig& c = model.config();
   const Json settings = settings_of(options, to, c);
   require_same_settings(settings, to, processes);
-  if (processes.leads() && !to.folder.empty()) {
+  if (processes.is_rank0() && !to.folder.empty()) {
     make_directories(to.folder);
     remove_abandoned_temporaries_in(to.folder);
     settle(settings, to);
@@ -184,10 +184,10 @@ bool sample_folder(const PictureSampler& sampler, const Dit& model, const Sample
     };
     const Tensor values = sample_together(sampler, numbers, labels, ask, processes);
     if (!values.defined()) return false;
-    if (processes.leads()) keep(to, latents, numbers, values);
+    if (processes.is_rank0()) keep(to, latents, numbers, values);
     progress.pictures += static_cast<std::int64_t>(count);
   }
-  if (!processes.leads()) return true;
+  if (!processes.is_rank0()) return true;
   if (!to.latents.empty()) {
     write_latents(latents, options, to, c);
     return true;
