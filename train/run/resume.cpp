@@ -20,14 +20,10 @@ namespace {
 
 using Identity = std::vector<std::pair<std::string, std::string>>;
 
-/// What checkpoints of earlier versions do not say of themselves: which autoencoder made the latents.
-constexpr std::string_view kNotInEarlierVersions = "autoencoder";
-
 void check_identity(const std::string& where, const Identity& expected, const Identity& saved) {
   for (const auto& entry : expected) {
     const auto found = std::ranges::find(saved, entry.first, &Identity::value_type::first);
     if (found != saved.end() && found->second == entry.second) continue;
-    if (found == saved.end() && entry.first == kNotInEarlierVersions) continue;
     throw CheckpointError(
         error_message(where, entry.first, entry.second, found == saved.end() ? "none" : found->second));
   }

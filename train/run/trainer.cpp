@@ -33,7 +33,7 @@ Trainer::Trainer(const RunParts& run, const StoredCheckpoint* resume_from)
   if (resume_from) resume(*resume_from);
 }
 
-/// An average that began without a warm-up goes on without, as of a checkpoint of an earlier version.
+/// An average that began without a warm-up goes on without, whatever --allow-changes lets pass.
 void Trainer::settle_average(bool resumed) {
   if (train_step_.average() == nullptr) return;
   if (resumed && config_.ema.warmup && !state_.average_warmup) {
