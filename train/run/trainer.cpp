@@ -74,13 +74,11 @@ void Trainer::begin() {
                std::to_string(length_.steps));
   }
   if (state_.selections.empty()) log_.selections();  // what the first checkpoint is compared with
-  if (state_.evaluation_due) {                       // a signal has interrupted it
-    evaluate();
-    if (state_.evaluation_due) return;
+  const bool interrupted = state_.evaluation_due, at_start = config_.eval.at_start && state_.step == 0;
+  if (interrupted || at_start) evaluate();
+  if (interrupted && !state_.evaluation_due) {  // which the checkpoint of this step does not know yet
     saved_at_ = -1;
     save();
-  } else if (config_.eval.at_start && state_.step == 0) {
-    evaluate();
   }
 }
 
@@ -89,7 +87,7 @@ bool Trainer::begin_step() {
   const bool captured = train_step_.captured();
   if (times_.is_traced(step)) finish_steps();
   const bool has_begun = times_.measure(step, [&] {
-    if (progress_writes_parameters(task_.model())) saver_.finish();
+    if (progress_writes_parameters(task_.model())) saver_.finish();  // which reads them
     if (guard_.has_limits()) optimizer_.set_limits(guard_.limits());
     return train_step_.begin_unless([this] { return stop_requested(); }, begun_, rates_.at(begun_));
   });
