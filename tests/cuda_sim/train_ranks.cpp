@@ -127,7 +127,7 @@ std::uint64_t train(const Arguments& arguments, Device device, Communicator& pro
     digest = mixed(digest, &report.loss, sizeof report.loss);
   }
   if (arguments.graph && !run.captured()) throw ValueError("the step was not captured");
-  run.optimizer().finish_gathering();
+  run.complete_parameters();
   const bool divided = arguments.has("zero") || arguments.has("unclipped");  // no rank has all moments
   for (const Tensor& tensor : divided ? run.values() : run.state())
     digest = mixed(digest, tensor.raw(), tensor.bytes());

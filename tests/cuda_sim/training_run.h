@@ -31,6 +31,7 @@ class TrainingRun {
   }
 
   bool captured() const { return train_step_.captured(); }
+  void complete_parameters() { train_step_.complete_parameters(); }
   AdamW& optimizer() { return optimizer_; }
   Task& task() { return *task_; }
   /// The parameters, on the CPU.

@@ -21,6 +21,14 @@ std::uint64_t mixed(std::uint64_t digest, std::string_view text) {
   return digest;
 }
 
+/// Makes `collective` a part of the compute queue's work.
+void in_line(FunctionRef<void()> collective) {
+  if (dry_run()) return collective();
+  cuda::wait_for(cuda::Queue::kCommunication, cuda::Queue::kCompute);
+  collective();
+  cuda::wait_for(cuda::Queue::kCompute, cuda::Queue::kCommunication);
+}
+
 }  // namespace
 
 /// Notes a call, and makes it.
@@ -55,10 +63,11 @@ void DeviceCollectives::all_gather(const Tensor& part, const Tensor& rows) {
 }
 
 void DeviceCollectives::all_gather_in_line(const Tensor& part, const Tensor& rows) {
-  if (dry_run()) return all_gather(part, rows);
-  cuda::wait_for(cuda::Queue::kCommunication, cuda::Queue::kCompute);
-  all_gather(part, rows);
-  cuda::wait_for(cuda::Queue::kCompute, cuda::Queue::kCommunication);
+  in_line([&] { all_gather(part, rows); });
+}
+
+void DeviceCollectives::all_reduce_in_line(const Tensor& values, ReduceOp op) {
+  in_line([&] { all_reduce(values, op, values.dtype()); });
 }
 
 void DeviceCollectives::broadcast(const Tensor& values, int root) {

@@ -55,8 +55,9 @@ class DeviceCollectives {
   void reduce_scatter(const Tensor& rows, const Tensor& part, ReduceOp op, DType wire);
   /// `part` [...] maybe row number rank of `rows` [N, ...]. Any type.
   void all_gather(const Tensor& part, const Tensor& rows);
-  /// all_gather() of what the compute queue has made, which waits for it (fork and join).
+  /// all_gather() and all_reduce() of what the compute queue has made, which waits for them (fork and join).
   void all_gather_in_line(const Tensor& part, const Tensor& rows);
+  void all_reduce_in_line(const Tensor& values, ReduceOp op);
   /// Any type.
   void broadcast(const Tensor& values, int root = 0);
   /// Subsequent work of the communication queue begins when that of all processes has come here.

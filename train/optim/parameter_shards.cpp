@@ -1,6 +1,7 @@
 #include "train/optim/parameter_shards.h"
 
 #include <algorithm>
+#include <cmath>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -67,7 +68,24 @@ ParameterShards::ParameterShards(std::vector<BucketItem> items, std::size_t buck
 }
 
 Tensor ParameterShards::own_part(std::size_t index, const Tensor& whole) const {
+  if (!divided()) return whole;
   return whole.reshape({whole.numel()}).slice(own_[index].begin, own_[index].end);
+}
+
+double ParameterShards::norm_of_all(double own) const {
+  if (!divided()) return own;
+  const Tensor squares = tensor_of<double>({1}, {own * own});
+  processes_.all_reduce(squares, ReduceOp::kSum);
+  return std::sqrt(squares.item());
+}
+
+std::function<Tensor(const Tensor& own)> ParameterShards::squares_of_all() const {
+  if (!divided()) return {};
+  return [this](const Tensor& own) {
+    const Tensor rows = empty({processes_.size(), own.numel()}, own.dtype(), own.device());
+    processes_.on_device().all_gather_in_line(own, rows);
+    return rows.reshape({rows.numel()});
+  };
 }
 
 /// A bucket whose parts are under way.

@@ -36,8 +36,9 @@ struct TensorPart {
   std::int64_t begin = 0, whole = 0;
 };
 
-/// The optimiser state of a run divided among its processes (ZeRO stage 1, arXiv 1910.02054): each updates an
-/// equal part of the elements of each bucket, and all get the new values of all.
+/// Which elements of the parameters this process updates: all of them, or, where the optimiser state is
+/// divided among the processes (ZeRO stage 1, arXiv 1910.02054), an equal part of each bucket, and all get
+/// the new values of all.
 class ParameterShards {
  public:
   struct Range {
@@ -45,16 +46,24 @@ class ParameterShards {
     std::int64_t count() const { return end - begin; }
   };
 
-  /// The communicator must outlive this object.
+  /// Not divided if `processes` is one. The communicator must outlive this object.
   ParameterShards(std::vector<BucketItem> items, std::size_t bucket_bytes, Communicator& processes);
 
+  bool divided() const { return !processes_.alone(); }
   const std::vector<Bucket>& buckets() const { return buckets_; }
   Communicator& processes() const { return processes_; }
   /// The elements of item `index` that this process updates; none: begin = end. Those of rank r + 1 follow
   /// those of rank r.
   Range own(std::size_t index) const { return own_[index]; }
-  /// A view of those elements, [count], of a tensor of the item's size.
+  /// A view of those elements, [count], of a tensor of the item's size; where nothing is divided, the tensor.
   Tensor own_part(std::size_t index, const Tensor& whole) const;
+
+  /// The norm of the gradients of all elements, equal in all processes, from that of this process's. In host
+  /// memory; a collective.
+  double norm_of_all(double own) const;
+  /// What DeviceAdamW::update() takes: gathers the sums of the squares of all processes on their GPUs. Empty
+  /// where nothing is divided.
+  std::function<Tensor(const Tensor& own)> squares_of_all() const;
 
   /// Completes the tensors `whole[i]` of all items from the parts [count] of all processes, `own[i]` being
   /// this one's, [count], and maybe a view of whole[i]. All of a bucket are of one dtype, and all on one

@@ -62,7 +62,7 @@ void WeightAverage::update(const Tensor& go) const {
 }
 
 std::vector<NamedTensor> WeightAverage::state() const {
-  std::vector<NamedTensor> all = optimizer_.shards() == nullptr ? trained_ : optimizer_.gathered(trained_);
+  std::vector<NamedTensor> all = optimizer_.gathered(trained_);
   all.insert(all.end(), optimizer_.frozen().begin(), optimizer_.frozen().end());
   return all;
 }

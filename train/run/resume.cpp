@@ -109,7 +109,7 @@ void load_optimizer_state(const AdamW& optimizer, const StoredCheckpoint& checkp
                                         "none for " + state.name + ", whose parameter was frozen",
                                         "freeze what was frozen, or begin a new run with init.from"));
   }
-  if (optimizer.shards() != nullptr || checkpoint.optimizer().size() > 1)
+  if (optimizer.shards()->divided() || checkpoint.optimizer().size() > 1)
     return load_parts("optimizer state", checkpoint.optimizer(), optimizer.state_parts());
   if (optimizer.frozen().empty()) return load_exactly("optimizer state", checkpoint.optimizer(), wanted);
   load_named("optimizer state", checkpoint.optimizer(), wanted);

@@ -32,7 +32,7 @@ Saver::Saver(const RunParts& run, const AdamW& optimizer, const WeightAverage* a
       optimizer_(optimizer),
       average_(average),
       asynchronous_(run.config.checkpoint.asynchronous && run.config.device == kCpu),
-      sharded_(optimizer.shards() != nullptr),
+      sharded_(optimizer.shards()->divided()),
       writer_(open_writer(run, sharded_)) {}
 
 Saver::~Saver() {

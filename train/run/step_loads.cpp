@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "core/cuda/queue.h"
 #include "core/error.h"
 #include "ops/elementwise/scale.h"
 
@@ -42,14 +41,6 @@ void StepLoads::allocate(std::span<const Tensor> loads) {
     of_layers_.push_back(load.defined() ? all_.slice(begin, end) : Tensor());
     begin = end;
   }
-}
-
-void StepLoads::sum(Communicator& processes) const {
-  if (processes.alone()) return;
-  if (all_.device() == kCpu) return processes.all_reduce(all_, ReduceOp::kSum);
-  cuda::wait_for(cuda::Queue::kCommunication, cuda::Queue::kCompute);
-  processes.on_device().all_reduce(all_, ReduceOp::kSum, all_.dtype());
-  cuda::wait_for(cuda::Queue::kCompute, cuda::Queue::kCommunication);
 }
 
 }  // namespace moh

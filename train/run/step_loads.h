@@ -4,7 +4,6 @@
 #include <vector>
 
 #include "core/tensor.h"
-#include "train/comm/communicator.h"
 
 namespace moh {
 
@@ -17,8 +16,8 @@ class StepLoads {
   void begin(std::int64_t micro_batches);
   /// Adds those of a micro-batch, by layer (Task::head_loads).
   void add(std::span<const Tensor> loads);
-  /// Adds those of the other processes. A collective.
-  void sum(Communicator& processes) const;
+  /// Those of all layers, for the sum over processes.
+  const Tensor& all() const { return all_; }
   /// The means over the micro-batches, of those that were added; undefined for layers without.
   const std::vector<Tensor>& of_layers() const { return of_layers_; }
 

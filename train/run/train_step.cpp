@@ -9,10 +9,8 @@
 #include "autograd/profile.h"
 #include "autograd/recompute.h"
 #include "core/copy_to_row.h"
-#include "core/cuda/queue.h"
 #include "core/error.h"
 #include "ops/elementwise/scale.h"
-#include "train/comm/device_collectives.h"
 #include "train/io/failpoint.h"
 #include "train/log/progress.h"
 #include "train/run/step_trace.h"
@@ -84,30 +82,20 @@ TrainStep::TrainStep(Task& task, AdamW& optimizer, const RunConfig& config, Comm
     : task_(task),
       optimizer_(optimizer),
       config_(config),
-      processes_(processes),
-      part_{processes.rank(), processes.size()},
-      own_micro_batches_(config.train.accumulate / processes.size()),
+      replicas_(make_replicas(task.model(), optimizer, config, processes)),
+      part_(replicas_->part()),
+      own_micro_batches_(config.train.accumulate / part_.processes),
       length_(length_of(config, task.steps_per_epoch())) {
   if (config.ema.decay > 0) average_.emplace(optimizer, AverageDecay{config.ema.decay, config.ema.warmup});
   micro_batch_ = zeros({2}, DType::kInt64, config.device);
   if (config.cuda_graph) graphs_.emplace();
   const MohConfig* const moh = config.family ? config.family->moh() : nullptr;
   if (moh != nullptr && counts_loads_first(*moh, config.train.accumulate)) loads_.emplace();
-  MOH_CHECK(!optimizer.is_fused() || config.train.accumulate == 1, "a fused update has one micro-batch");
-  if (!processes.alone()) make_buckets();
-  optimizer.keep_gradients();  // in the buckets, if there are some
-}
-
-void TrainStep::make_buckets() {
-  MOH_CHECK(config_.train.accumulate % processes_.size() == 0,
-            "processes share the micro-batches of a step evenly");
-  MOH_CHECK(!graphs_ || processes_.on_device().capturable(), "comm.backend: host needs cuda_graph: false");
-  std::vector<Variable> parameters;
-  for (const NamedParameter& parameter : task_.model().parameters()) parameters.push_back(parameter.variable);
-  buckets_ = std::make_unique<GradientBuckets>(
-      processes_, parameters,
-      GradientBuckets::Options{config_.comm.bucket_bytes(), dtype_of(config_.comm.gradients),
-                               optimizer_.shards() != nullptr});
+  if (optimizer.options().fused_update) {
+    MOH_CHECK(config.train.accumulate == 1, "a fused update has one micro-batch");
+    fused_.emplace(optimizer);
+  }
+  optimizer.keep_gradients();  // after make_replicas(), which may have them in buckets
 }
 
 std::unique_ptr<WeightsScope> TrainStep::evaluated_weights() const {
@@ -121,7 +109,7 @@ StepSize TrainStep::begin(std::int64_t step, double learning_rate) {
 }
 
 bool TrainStep::begin_unless(FunctionRef<bool()> stop, std::int64_t step, double learning_rate) {
-  if (on_gpus()) processes_.on_device().check();  // or a replay would be of collectives that have ended
+  replicas_->check();
   const double began = monotonic_seconds();
   StepReport report;
   report.learning_rate = learning_rate;
@@ -131,16 +119,16 @@ bool TrainStep::begin_unless(FunctionRef<bool()> stop, std::int64_t step, double
     const WaitScope wait(kWaitForData, &report.data_seconds);
     own = task_.begin_step(own_micro_batches_);
   }
-  const double waited = processes_.waited_seconds();
-  const std::vector<StepSize> sizes = sizes_of_all(own);
+  const double waited = replicas_->waited_seconds();
+  const std::vector<StepSize> sizes = replicas_->sizes_of_all(own);
   const StepSize size = sum_of(sizes);
   task_.set_targets(size.targets);
   optimizer_.set_learning_rate(learning_rate);
   if (average_) average_->set_step(step);
   const bool complete = compute(stop, step, sizes, report);
   task_.end_step();
-  if (on_gpus()) processes_.on_device().require_same_calls(processes_);
-  report.comm_seconds = processes_.waited_seconds() - waited;
+  replicas_->compare_calls();
+  report.comm_seconds = replicas_->waited_seconds() - waited;
   if (complete) under_way_.push_back({report, size, began, HostCopy(numbers_), layout_});
   if (!graphs_) numbers_ = own_ = {};
   return complete;
@@ -150,81 +138,62 @@ void TrainStep::set_progress(std::int64_t step) {
   const double steps = static_cast<double>(std::max<std::int64_t>(length_.steps, 1));
   if (!task_.set_progress(static_cast<double>(step) / steps)) return;
   for (Pending& pending : under_way_) pending.numbers.get();  // replays have ended before graphs go
-  numbers_ = own_ = {};                                             // memory of the graphs
+  numbers_ = own_ = {};                                       // memory of the graphs
   if (loads_) loads_.emplace();
   if (graphs_) graphs_->reset();
 }
 
-/// Of each process's share of the step, by rank.
-std::vector<StepSize> TrainStep::sizes_of_all(const StepSize& own) {
-  if (processes_.alone()) return {own};
-  const Tensor rows = empty({part_.processes, 2}, DType::kInt64);
-  processes_.all_gather(tensor_of<std::int64_t>({2}, {own.items, own.targets}), rows);
-  std::vector<StepSize> sizes;
-  for (std::int64_t r = 0; r < part_.processes; ++r) {
-    const auto row = rows.select(r).span<std::int64_t>();
-    sizes.push_back({row[0], row[1]});
-  }
-  return sizes;
-}
-
 StepStage TrainStep::stage_of(std::int64_t micro_batch) const {
-  if (buckets_ && micro_batch + 1 == own_micro_batches_) return StepStage::kLastMicroBatch;
+  if (replicas_->sums_gradients() && micro_batch + 1 == own_micro_batches_) return StepStage::kLastMicroBatch;
   return micro_batch == 0 ? StepStage::kFirstMicroBatch : StepStage::kNextMicroBatch;
 }
 
 /// False if `stop` interrupted the step.
 bool TrainStep::compute(FunctionRef<bool()> stop, std::int64_t step, const std::vector<StepSize>& sizes,
                         StepReport& report) {
-  const bool with_graphs = graphs_ && !StepTrace::is_on() && is_settled(task_.model());
-  if (with_graphs) graphs_->begin_step(items_of(sizes));
-  const auto run = [&](StepStage stage, FunctionRef<void()> work) {
-    if (with_graphs) return graphs_->run(stage, work);
-    work();
-  };
-  if (loads_) {
-    if (gathers_on_gpus()) optimizer_.finish_gathering();
-    loads_->begin(config_.train.accumulate);
-    for (std::int64_t i = 0; i < own_micro_batches_; ++i) {
-      if (stop()) return false;
-      optimizer_.start_gathering();  // nothing has to come before it any more
-      const Generator generator = load(step, i, report.data_seconds);
-      run(StepStage::kCountLoads, [&] { count_loads(generator); });
-    }
-    loads_->sum(processes_);
-    task_.set_balance_loads(loads_->of_layers());
-  }
-  if (buckets_) buckets_->begin_step();
+  captures_ = graphs_ && !StepTrace::is_on() && is_settled(task_.model());
+  if (captures_) graphs_->begin_step(items_of(sizes));
+  if (loads_ && !count_loads(stop, step, report.data_seconds)) return false;
+  replicas_->begin_gradients();
   for (std::int64_t i = 0; i < own_micro_batches_; ++i) {
     if (stop()) return false;
-    if (!gathers_on_gpus()) optimizer_.start_gathering();
+    replicas_->before_pass();  // nothing has to come before it
     const Generator generator = load(step, i, report.data_seconds);
-    run(stage_of(i), [&] { gather_beside(i, [&] { forward_backward(i, generator); }); });
+    const auto pass = [&] { forward_backward(i, generator); };
+    run(stage_of(i), [&] { i == 0 ? replicas_->run_first_pass(pass) : pass(); });
   }
-  if (gathers_on_gpus()) optimizer_.forget_gathering();  // a replay has done it
+  replicas_->after_passes();
   run(StepStage::kUpdate, [&] { update(); });
-  if (gathers_on_gpus()) optimizer_.leave_values_to_gather();
-  if (with_graphs) graphs_->end_step();
+  replicas_->after_update();
+  if (captures_) graphs_->end_step();
   return true;
 }
 
-/// Does `pass`, the one of the micro-batch. GPUs that divide the optimiser's state gather the values of all
-/// beside the first one, unless the loads have been counted with them.
-void TrainStep::gather_beside(std::int64_t micro_batch, FunctionRef<void()> pass) {
-  const bool gathers = gathers_on_gpus() && micro_batch == 0 && !loads_;
-  if (gathers) {
-    optimizer_.leave_values_to_gather();
-    optimizer_.start_gathering();
-  }
-  pass();
-  if (gathers) optimizer_.finish_gathering();
+/// Does `work`, or replays it.
+void TrainStep::run(StepStage stage, FunctionRef<void()> work) {
+  if (captures_) return graphs_->run(stage, work);
+  work();
 }
 
-/// The selection is that of the following forward_backward(): same weights, same random numbers.
-void TrainStep::count_loads(Generator generator) {
-  const ProfilePhaseScope phase(ProfilePhase::kForward);
-  const FirstRunScope first_run;
-  loads_->add(task_.head_loads(generator));
+/// Counts the loads of the step in forward passes whose selection is that of the following
+/// forward_backward(): same weights, same random numbers. False if `stop` interrupted it.
+bool TrainStep::count_loads(FunctionRef<bool()> stop, std::int64_t step, double& data_seconds) {
+  replicas_->prepare_loads();
+  loads_->begin(config_.train.accumulate);
+  for (std::int64_t i = 0; i < own_micro_batches_; ++i) {
+    if (stop()) return false;
+    replicas_->before_pass();
+    Generator generator = load(step, i, data_seconds);
+    run(StepStage::kCountLoads, [&] {
+      const ProfilePhaseScope phase(ProfilePhase::kForward);
+      const FirstRunScope first_run;
+      Generator of_pass = generator;
+      loads_->add(task_.head_loads(of_pass));
+    });
+  }
+  replicas_->sum(loads_->all());
+  task_.set_balance_loads(loads_->of_layers());
+  return true;
 }
 
 /// Puts into device memory what distinguishes a micro-batch from others. Returns its random numbers.
@@ -248,18 +217,15 @@ void TrainStep::forward_backward(std::int64_t micro_batch, Generator generator) 
   if (micro_batch == 0) optimizer_.zero_grad();
   MicroBatchLoss loss = forward(task_, generator);
   pass_failpoint(loss);
-  if (optimizer_.is_fused()) begin_fused_update(loss);
-  const bool sums = stage_of(micro_batch) == StepStage::kLastMicroBatch;
-  if (sums) buckets_->expect_last_pass();
+  if (fused_) {
+    before_update_();
+    fused_->begin(packed({loss.task_loss}, config_.device));
+  }
+  const bool is_last = micro_batch + 1 == own_micro_batches_;
+  if (is_last) replicas_->expect_last_backward();
   loss.total.backward();
   keep(loss);
-  if (sums) buckets_->finish();
-}
-
-/// Before the backward pass of a step, in which parameters are updated.
-void TrainStep::begin_fused_update(const MicroBatchLoss& loss) {
-  if (before_update_) before_update_();
-  optimizer_.begin_update(packed({loss.task_loss}, config_.device));
+  if (is_last) replicas_->finish_gradients();
 }
 
 /// Puts the numbers of the micro-batch, whose number is in device memory, beside those of the others.
@@ -280,9 +246,8 @@ void TrainStep::keep(const MicroBatchLoss& loss) {
 
 /// The losses of the step's micro-batches and then their other numbers, as if one process had computed all.
 Tensor TrainStep::losses_and_numbers_of_all() {
-  if (processes_.alone()) return own_;
-  const Tensor rows = empty({part_.processes, own_.numel()}, DType::kFloat64, config_.device);
-  gather(own_, rows);
+  if (part_.processes == 1) return own_;
+  const Tensor rows = replicas_->rows_of_all(own_);
   std::vector<Tensor> of_all;
   for (std::int64_t r = 0; r < part_.processes; ++r)
     of_all.push_back(rows.select(r).slice(0, own_micro_batches_));
@@ -291,18 +256,17 @@ Tensor TrainStep::losses_and_numbers_of_all() {
   return packed(of_all, config_.device);
 }
 
-/// Row r of `rows` becomes `own` of process r.
-void TrainStep::gather(const Tensor& own, const Tensor& rows) {
-  if (on_gpus()) return processes_.on_device().all_gather_in_line(own, rows);
-  processes_.all_gather(own, rows);
+Tensor TrainStep::update_parameters(const Tensor& losses) {
+  if (fused_) return fused_->finish();
+  before_update_();
+  return optimizer_.update(losses);
 }
 
 /// The end of a step: what follows from all its gradients and losses.
 void TrainStep::update() {
   const ProfilePhaseScope phase(ProfilePhase::kOptimizer);
   const Tensor all = losses_and_numbers_of_all();
-  if (before_update_ && !optimizer_.is_fused()) before_update_();
-  const Tensor outcome = optimizer_.update(all.slice(0, config_.train.accumulate));
+  const Tensor outcome = update_parameters(all.slice(0, config_.train.accumulate));
   if (average_) average_->update(outcome.slice(1, 2));
   const std::int64_t count = outcome.numel() + all.numel();
   if (!numbers_.defined() || numbers_.numel() != count)

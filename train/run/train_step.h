@@ -12,8 +12,9 @@
 #include "core/host_copy.h"
 #include "train/config/run_config.h"
 #include "train/optim/adamw.h"
+#include "train/optim/fused_update.h"
 #include "train/optim/weight_average.h"
-#include "train/run/gradient_buckets.h"
+#include "train/run/replicas.h"
 #include "train/run/step_graphs.h"
 #include "train/run/step_loads.h"
 #include "train/tasks/task.h"
@@ -37,16 +38,15 @@ struct StepReport {
 /// forward, from the batches to the losses; backward; and optimizer: gradient norm, clipping and update.
 /// Waiting for data, dropping old gradients, and statistics belong to none.
 ///
-/// Several processes divide the micro-batches of a step among them. Gradients are summed while the last
-/// backward pass goes on (GradientBuckets); what the update depends on besides them, the losses, every
-/// process gets from all, so that all make the same update, or none. Between GPUs both are collectives of the
-/// device, captured with the rest of the step, and the host waits for neither.
+/// Several processes divide the micro-batches of a step among them (Replicas). Gradients are summed while the
+/// last backward pass goes on; the losses, which the update depends on, too, every process gets from all, so
+/// that all make the same update, or none.
 ///
 /// Where the load-balance loss is over the whole step (BalanceScope::kGlobal), and that has several
 /// micro-batches, a forward pass of each without gradients comes first, and tells the loads (StepLoads): the
 /// loss is linear in the probabilities, and its gradient needs of the other micro-batches nothing but these.
 ///
-/// With config.optim.adamw.fused_update parameters are updated within the backward pass (AdamW).
+/// With config.optim.adamw.fused_update parameters are updated within the backward pass (FusedUpdate).
 ///
 /// With config.cuda_graph the stages of a step are captured as CUDA graphs (StepGraphs) once kRehearsals
 /// steps of its size have run, and replayed from then on; steps of other sizes, traced ones (StepTrace), and
@@ -66,7 +66,7 @@ class TrainStep {
   /// `step` is the number of steps before this one; random numbers are a function of it and of config.seed.
   /// Returns the size of the step's data. On the CPU the step is complete when this returns.
   StepSize begin(std::int64_t step, double learning_rate);
-  /// The same, unless `stop`, which is called before each micro-batch, returns true: then the step is
+  /// begin(), unless `stop`, which is called before each micro-batch, returns true: then the step is
   /// abandoned without changing the parameters, and it returns false. `stop` must return the same in all
   /// processes.
   bool begin_unless(FunctionRef<bool()> stop, std::int64_t step, double learning_rate);
@@ -86,9 +86,13 @@ class TrainStep {
   /// their own.
   std::unique_ptr<WeightsScope> evaluated_weights() const;
   /// The share of a step that this process computes, for Task::seek().
-  const StepPart& part() const { return part_; }
-  /// Waits for the oldest of them and returns its report.
+  StepPart part() const { return part_; }
+  /// Waits for the oldest step under way and returns its report.
   StepReport finish();
+  /// Makes the parameters current, before one process reads them alone. A collective.
+  void complete_parameters() { replicas_->complete_parameters(); }
+  /// Whether parameters are updated within the backward pass.
+  bool is_fused() const { return fused_.has_value(); }
 
  private:
   /// A step that is enqueued and not finished.
@@ -100,38 +104,30 @@ class TrainStep {
     std::shared_ptr<const NumberLayout> layout;
   };
 
-  void make_buckets();
-  /// Whether several processes compute on a GPU each.
-  bool on_gpus() const { return buckets_ && config_.device != kCpu; }
-  /// Whether these divide the optimiser's state. Then the first micro-batch gathers the values of all, beside
-  /// its forward pass, in each step, so that all steps do the same.
-  bool gathers_on_gpus() const { return on_gpus() && optimizer_.shards() != nullptr; }
   void set_progress(std::int64_t step);
   void read(Pending& step);
-  std::vector<StepSize> sizes_of_all(const StepSize& own);
   StepStage stage_of(std::int64_t micro_batch) const;
+  void run(StepStage stage, FunctionRef<void()> work);
   bool compute(FunctionRef<bool()> stop, std::int64_t step, const std::vector<StepSize>& sizes,
                StepReport& report);
-  void count_loads(Generator generator);
+  bool count_loads(FunctionRef<bool()> stop, std::int64_t step, double& data_seconds);
   Generator load(std::int64_t step, std::int64_t micro_batch, double& data_seconds);
-  void gather_beside(std::int64_t micro_batch, FunctionRef<void()> pass);
   void forward_backward(std::int64_t micro_batch, Generator generator);
-  void begin_fused_update(const MicroBatchLoss& loss);
   void keep(const MicroBatchLoss& loss);
-  void gather(const Tensor& own, const Tensor& rows);
   Tensor losses_and_numbers_of_all();
+  Tensor update_parameters(const Tensor& losses);
   void update();
 
   Task& task_;
   AdamW& optimizer_;
   std::optional<WeightAverage> average_;
   const RunConfig& config_;
-  Communicator& processes_;
+  std::optional<FusedUpdate> fused_;  // with optim.adamw.fused_update
+  std::unique_ptr<Replicas> replicas_;
   StepPart part_;
   std::int64_t own_micro_batches_;
-  std::unique_ptr<GradientBuckets> buckets_;  // of several processes
-  std::optional<StepLoads> loads_;            // counts_loads_first()
-  std::function<void()> before_update_;
+  std::optional<StepLoads> loads_;  // counts_loads_first()
+  std::function<void()> before_update_ = [] {};
   RunLength length_;
   /// int64, on the device: the number of the micro-batch among this process's of the step, and that of its
   /// first random stream.
@@ -140,6 +136,7 @@ class TrainStep {
   Tensor numbers_;  // float64: the update's outcome, the losses of all micro-batches, the task's numbers
   std::shared_ptr<const NumberLayout> layout_;  // of the task's numbers, in the steps that are now begun
   std::optional<StepGraphs> graphs_;            // with config.cuda_graph
+  bool captures_ = false;                       // whether this step runs in graphs_
   std::deque<Pending> under_way_;
   double finished_at_ = 0;  // when the last report was read
 };

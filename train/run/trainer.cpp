@@ -23,7 +23,7 @@ Trainer::Trainer(const RunParts& run, const StoredCheckpoint* resume_from)
       rates_(rates_of(config_, length_)),
       state_(first_state(config_.seed, task_, resume_from)),
       clock_(state_.elapsed_seconds),
-      guard_(config_.guard, optimizer_.is_fused(), state_),
+      guard_(config_.guard, train_step_.is_fused(), state_),
       times_(run),
       log_(run, length_, evaluations_, state_, clock_, times_, resume_from ? resume_from->step() : -1),
       evaluator_(run, train_step_, state_),
@@ -127,7 +127,7 @@ bool Trainer::is_awaited(std::int64_t step) const {
 
 void Trainer::do_what_is_due() {
   const bool saved = is_saved(state_.step), evaluated = is_evaluated(state_.step);
-  if (saved || evaluated) optimizer_.finish_gathering();
+  if (saved || evaluated) train_step_.complete_parameters();
   if (saved) log_.selections();
   if (evaluated) evaluate();
   if (saved && state_.step != length_.steps) save();
@@ -163,7 +163,7 @@ std::string Trainer::stop_reason() {
 }
 
 TrainOutcome Trainer::end() {
-  optimizer_.finish_gathering();  // before one process reads parameters alone
+  train_step_.complete_parameters();  // before one process reads parameters alone
   if (state_.step >= length_.steps) evaluate();
   save();
   saver_.finish();

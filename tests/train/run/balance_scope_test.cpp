@@ -172,7 +172,6 @@ TEST_CASE("train: loads of the step are the mean of those that loss() reports") 
     Generator generator(1, static_cast<std::uint64_t>(i));
     loads.add(task->head_loads(generator));
   }
-  loads.sum(one_process());
   task->set_balance_loads(loads.of_layers());
   std::vector<double> numbers;
   NumberLayout layout;

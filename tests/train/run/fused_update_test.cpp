@@ -1,6 +1,7 @@
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <limits>
+#include <optional>
 
 #include "core/allocator.h"
 #include "core/error.h"
@@ -10,6 +11,7 @@
 #include "tests/support/language_runs.h"
 #include "tests/support/same_bits.h"
 #include "train/families/families.h"
+#include "train/optim/fused_update.h"
 #include "train/run/train_step.h"
 #include "train/tools/plan/dry_step.h"
 
@@ -77,7 +79,7 @@ Variable leaf(double value) {
   return Variable(full({2}, value, DType::kFloat32), true);
 }
 
-const AdamWOptions fused_options{.clip_grad_norm = 0, .fused_update = true};
+const AdamWOptions no_clipping{.clip_grad_norm = 0};
 
 }  // namespace
 
@@ -113,22 +115,25 @@ TEST_CASE("fused update: classifiers of images") {
 
 TEST_CASE("fused update: a parameter that the backward pass does not reach is updated with zeros") {
   std::vector<Tensor> values[2];
-  for (const bool fused : {false, true}) {
+  for (const bool is_fused : {false, true}) {
     Variable a = leaf(1), unreached = leaf(2);
-    AdamW optimizer({{"a", a}, {"unreached", unreached}}, {.clip_grad_norm = 0, .fused_update = fused},
+    AdamW optimizer({{"a", a}, {"unreached", unreached}}, {.clip_grad_norm = 0},
                     [](const NamedParameter&) { return true; });
+    std::optional<FusedUpdate> fused;
+    if (is_fused) fused.emplace(optimizer);
     for (int i = 0; i < 2; ++i) {
       optimizer.zero_grad();
       optimizer.set_learning_rate(0.1);
       const Tensor losses = zeros({1}, DType::kFloat64);
-      if (fused) optimizer.begin_update(losses);
+      if (fused) fused->begin(losses);
       // In the first step only has it a gradient, and moments from then on.
       const Variable y = i == 0 ? add(a, unreached) : add(a, a);
       y.backward(full({2}, 1.0, DType::kFloat32));
-      CHECK(optimizer.update(losses).span<double>()[1] == 1.0);
+      const Tensor outcome = fused ? fused->finish() : optimizer.update(losses);
+      CHECK(outcome.span<double>()[1] == 1.0);
       optimizer.count_update();
     }
-    values[fused ? 1 : 0] = {a.value(), unreached.value()};
+    values[is_fused ? 1 : 0] = {a.value(), unreached.value()};
   }
   CHECK(same_bits(values[0], values[1]));
   CHECK(values[0][1].span<float>()[0] != 2.0F);
@@ -137,12 +142,13 @@ TEST_CASE("fused update: a parameter that the backward pass does not reach is up
 TEST_CASE("fused update: a loss that is not finite, or above the limit, changes nothing") {
   for (const double loss : {std::nan(""), std::numeric_limits<double>::infinity(), 11.0}) {
     Variable a = leaf(1);
-    AdamW optimizer({{"a", a}}, fused_options);
+    AdamW optimizer({{"a", a}}, no_clipping);
+    FusedUpdate fused(optimizer);
     optimizer.set_learning_rate(0.1);
     optimizer.set_limits({.loss = 10});
-    optimizer.begin_update(full({1}, loss, DType::kFloat64));
+    fused.begin(full({1}, loss, DType::kFloat64));
     scale(a, 2).backward(full({2}, 1.0, DType::kFloat32));
-    const Tensor outcome = optimizer.update(full({1}, loss, DType::kFloat64));
+    const Tensor outcome = fused.finish();
     CHECK(outcome.span<double>()[0] == Approx(std::sqrt(8.0)));
     CHECK(outcome.span<double>()[1] == 0.0);
     CHECK(a.value().span<float>()[0] == 1.0F);
@@ -152,14 +158,14 @@ TEST_CASE("fused update: a loss that is not finite, or above the limit, changes 
 
 TEST_CASE("fused update: after a gradient that is not finite no parameter is updated") {
   Variable first = leaf(1), broken = leaf(1), last = leaf(1);
-  AdamW optimizer({{"last", last}, {"broken", broken}, {"first", first}}, fused_options);
+  AdamW optimizer({{"last", last}, {"broken", broken}, {"first", first}}, no_clipping);
+  FusedUpdate fused(optimizer);
   optimizer.set_learning_rate(0.1);
-  const Tensor losses = zeros({1}, DType::kFloat64);
-  optimizer.begin_update(losses);
+  fused.begin(zeros({1}, DType::kFloat64));
   // The backward pass goes from the op made last to the first.
   const Variable a = scale(last, 1), b = scale(scale(broken, 3e38), 3e38), c = scale(first, 1);
   add(add(a, b), c).backward(full({2}, 1.0, DType::kFloat32));
-  const Tensor outcome = optimizer.update(losses);
+  const Tensor outcome = fused.finish();
   CHECK_FALSE(std::isfinite(outcome.span<double>()[0]));
   CHECK(outcome.span<double>()[1] == 0.0);
   CHECK(first.value().span<float>()[0] != 1.0F);
@@ -168,19 +174,22 @@ TEST_CASE("fused update: after a gradient that is not finite no parameter is upd
   for (const Variable& each : {first, broken, last}) CHECK_FALSE(each.grad().defined());
 }
 
-TEST_CASE("fused update: hooks are gone with the optimiser") {
+TEST_CASE("fused update: its hooks go with it") {
   Variable a = leaf(1);
-  { const AdamW optimizer({{"a", a}}, fused_options); }
+  AdamW optimizer({{"a", a}}, no_clipping);
+  { const FusedUpdate fused(optimizer); }
   scale(a, 2).backward(full({2}, 1.0, DType::kFloat32));
   CHECK(a.grad().span<float>()[0] == 2.0F);
 }
 
 TEST_CASE("fused update: a second backward pass in a step is a mistake") {
   Variable a = leaf(1);
-  AdamW optimizer({{"a", a}}, fused_options);
-  optimizer.begin_update(zeros({1}, DType::kFloat64));
+  AdamW optimizer({{"a", a}}, no_clipping);
+  FusedUpdate fused(optimizer);
+  fused.begin(zeros({1}, DType::kFloat64));
   const Tensor one = full({2}, 1.0, DType::kFloat32);
   scale(a, 2).backward(one);
   CHECK_THROWS_AS(scale(a, 2).backward(one), InternalError);
-  CHECK_THROWS_AS(AdamW({{"a", a}}, {.clip_grad_norm = 1, .fused_update = true}), InternalError);
+  AdamW clipping({{"a", a}}, {.clip_grad_norm = 1});
+  CHECK_THROWS_AS(FusedUpdate(clipping), InternalError);
 }

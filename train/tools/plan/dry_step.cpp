@@ -113,7 +113,7 @@ DryStep dry_step(const RunConfig& asked, const MakeTask& make_task, DryStepAt at
   if (is_routed(task->model())) result.activated_heads = activated_heads(task->model(), /*training=*/true);
   result.parameters = count_parameters(task->model());
   for (const NamedTensor& frozen : optimizer.frozen()) result.frozen_parameters += frozen.tensor.numel();
-  if (optimizer.shards() == nullptr) result.checkpoint_bytes = checkpoint_bytes(*task, optimizer, step);
+  if (!optimizer.shards()->divided()) result.checkpoint_bytes = checkpoint_bytes(*task, optimizer, step);
   result.memory = {scope.memory()->usage(config.device)};
   scope.memory()->reset_peaks();
   const std::unique_ptr<WeightsScope> weights = step.evaluated_weights();
