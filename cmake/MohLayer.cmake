@@ -1,12 +1,20 @@
-# moh_layer(NAME [OBJECT] [COLD] [WITHOUT FOLDER...] DEPENDS LAYER... SOURCES FILE...)
+# moh_compile_cold(TARGET): -O1 in a release build, as more optimisation would cost a third of the compile time for code that
+# runs rarely.
+function(moh_compile_cold target)
+  # At -O1, GCC bug 105651 (MohOptions.cmake) appears as a false out-of-bounds read.
+  target_compile_options(${target} PRIVATE
+    $<$<CONFIG:Release>:-O1 $<$<CXX_COMPILER_ID:GNU>:-Wno-stringop-overread>>)
+endfunction()
+
+# moh_layer(NAME [OBJECT] [COLD] [WITHOUT FOLDER...] [PRECOMPILE HEADER...] DEPENDS LAYER... SOURCES FILE...)
 #
 # One library per layer, and per room of train/ (NAME is then train/ROOM). Each has its own include root, which contains
 # only a link to its folder, and a target gets the include roots of its dependencies and no others: `#include "ops/..."` in
 # core/ does not compile. tests/build/layering_test.py checks this. OBJECT: an object library, whose objects become part
-# of another library. COLD: compiled with -O1, as more optimisation would cost a third of the compile time for code that
-# runs rarely. WITHOUT: subfolders that are rooms of their own.
+# of another library. COLD: moh_compile_cold(). WITHOUT: subfolders that are rooms of their own. PRECOMPILE: headers that nearly
+# all files of the layer include, precompiled for it beside those of the standard library.
 function(moh_layer name)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "OBJECT;COLD" "" "DEPENDS;SOURCES;WITHOUT")
+  cmake_parse_arguments(PARSE_ARGV 1 arg "OBJECT;COLD" "" "DEPENDS;SOURCES;WITHOUT;PRECOMPILE")
   string(REPLACE "/" "_" word ${name})
   set(target moh_${word})
   set(root ${PROJECT_BINARY_DIR}/include_roots/${word})
@@ -29,11 +37,9 @@ function(moh_layer name)
   add_library(${target} ${kind} ${arg_SOURCES})
   target_include_directories(${target} PUBLIC ${root})
   target_link_libraries(${target} PUBLIC moh_compile_options)
-  moh_precompile_library(${target})
+  moh_precompile_library(${target} ${arg_PRECOMPILE})
   if(arg_COLD)
-    # At -O1, GCC bug 105651 (MohOptions.cmake) appears as a false out-of-bounds read.
-    target_compile_options(${target} PRIVATE
-      $<$<CONFIG:Release>:-O1 $<$<CXX_COMPILER_ID:GNU>:-Wno-stringop-overread>>)
+    moh_compile_cold(${target})
   endif()
   foreach(layer IN LISTS arg_DEPENDS)
     string(REPLACE "/" "_" dependency moh_${layer})

@@ -1,6 +1,7 @@
 # The standard library's headers, precompiled once for all of moh, and once more with Catch2 for the test programs. Parsing
 # them is a third of the time to compile a file in train/ (CONTRIBUTING.md, "Build time"). JSON, YAML and CLI11 are not among
-# them: few files include those, and every file has to load the whole precompiled header. Sources still have to include what
+# them: few files include those, and every file has to load the whole precompiled header; cli/, most of whose files include
+# CLI11, has precompiled headers of its own. Sources still have to include what
 # they use: tests/build compiles headers without precompiled ones, the presets debug and asan everything.
 
 set(MOH_STANDARD_HEADERS
@@ -15,9 +16,11 @@ if(MOH_PRECOMPILED)
   target_precompile_headers(moh_precompiled PRIVATE ${MOH_STANDARD_HEADERS})
 endif()
 
-# moh_precompile_library(TARGET): its C++ files use the precompiled headers of the standard library.
+# moh_precompile_library(TARGET [HEADER...]): its C++ files use the precompiled headers of the standard library, and these.
 function(moh_precompile_library target)
-  if(MOH_PRECOMPILED)
+  if(MOH_PRECOMPILED AND ARGN)
+    target_precompile_headers(${target} PRIVATE ${MOH_STANDARD_HEADERS} ${ARGN})
+  elseif(MOH_PRECOMPILED)
     target_precompile_headers(${target} REUSE_FROM moh_precompiled)
   endif()
 endfunction()
