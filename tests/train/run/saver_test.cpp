@@ -39,7 +39,7 @@ struct Run {
     TrainStep step(*task, optimizer, config, processes);
     task->seek(0, step.part());
     step.begin(0, 0.01);
-    optimizer.finish_gathering();
+    step.complete_parameters();
     const RunParts parts = {config, "seed: 1\n", *task,    folder, checkpoints ? &*checkpoints : nullptr,
                             stop,   nullptr,     processes};
     saver.emplace(parts, optimizer, nullptr);
