@@ -112,7 +112,7 @@ def markdown_pages(root):
         pages[f"{name}.md"] = "\n".join(line for part in walk(command) for line in markdown_section(part))
         rows.append(f"| [moh {name}]({name}.md) | {next(line for line in command.about if line.strip())} |")
     index = ["# Commands", "", "What `moh COMMAND --help` prints, of each command.", "", "| command | does |", "| --- | --- |", *rows, "",
-             f"Exit codes: {' '.join(root.exit_codes.split())} [The table of exit codes](../README.md#exit-codes) has them all.", "",
+             f"Exit codes: {' '.join(root.exit_codes.split())} [The table of exit codes](../docs/commands.md#exit-codes) has them all.", "",
              "```{toctree}", ":hidden:", "", *(command.words[0] for command in root.below), "```"]
     return {**pages, "index.md": "\n".join(index) + "\n"}
 
