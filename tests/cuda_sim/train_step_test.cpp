@@ -200,7 +200,7 @@ class TwoSizes : public Task {
   std::vector<std::pair<std::string_view, std::int64_t>> sample_sizes() const override { return {}; }
   std::string summary() const override { return {}; }
   void seek(std::int64_t, const StepPart&) override {}
-  StepSize begin_step(std::int64_t) override {
+  StepSize start_step(std::int64_t) override {
     present_ = step_ % 4 == 3 ? 1 : 0;
     inputs_[present_].fill(0.1 * static_cast<double>(++step_));
     return {inputs_[present_].numel(), inputs_[present_].dim(0)};

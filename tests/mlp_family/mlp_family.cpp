@@ -91,7 +91,7 @@ class MlpTask final : public Task {
     part_ = part;
     next_ = 0;
   }
-  StepSize begin_step(std::int64_t count) override {
+  StepSize start_step(std::int64_t count) override {
     return {count * config_.train.batch_size, count * config_.train.batch_size};
   }
   void load(std::int64_t) override {

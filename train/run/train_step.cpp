@@ -20,9 +20,9 @@ namespace moh {
 
 namespace {
 
-MicroBatchLoss forward(Task& task, Generator& generator) {
+MicroBatchLoss forward(const MicroBatch& batch, Generator& generator) {
   const ProfilePhaseScope phase(ProfilePhase::kForward);
-  return task.loss(generator);
+  return batch.loss(generator);
 }
 
 /// At the failure point train:loss, the loss is NaN, or has a flipped exponent bit, with which all gradients
@@ -114,19 +114,18 @@ bool TrainStep::begin_unless(FunctionRef<bool()> stop, std::int64_t step, double
   StepReport report;
   report.learning_rate = learning_rate;
   set_progress(step);
-  StepSize own;
-  {
+  const auto begin_data = [&] {
     const WaitScope wait(kWaitForData, &report.data_seconds);
-    own = task_.begin_step(own_micro_batches_);
-  }
+    return task_.begin_step(own_micro_batches_);
+  };
+  TrainingStep data = begin_data();
   const double waited = replicas_->waited_seconds();
-  const std::vector<StepSize> sizes = replicas_->sizes_of_all(own);
+  const std::vector<StepSize> sizes = replicas_->sizes_of_all(data.size());
   const StepSize size = sum_of(sizes);
-  task_.set_targets(size.targets);
+  data.set_targets(size.targets);
   optimizer_.set_learning_rate(learning_rate);
   if (average_) average_->set_step(step);
-  const bool complete = compute(stop, step, sizes, report);
-  task_.end_step();
+  const bool complete = compute(data, stop, step, sizes, report);
   replicas_->compare_calls();
   report.comm_seconds = replicas_->waited_seconds() - waited;
   if (complete) under_way_.push_back({report, size, began, HostCopy(numbers_), layout_});
@@ -149,17 +148,17 @@ StepStage TrainStep::stage_of(std::int64_t micro_batch) const {
 }
 
 /// False if `stop` interrupted the step.
-bool TrainStep::compute(FunctionRef<bool()> stop, std::int64_t step, const std::vector<StepSize>& sizes,
-                        StepReport& report) {
+bool TrainStep::compute(TrainingStep& data, FunctionRef<bool()> stop, std::int64_t step,
+                        const std::vector<StepSize>& sizes, StepReport& report) {
   captures_ = graphs_ && !StepTrace::is_on() && is_settled(task_.model());
   if (captures_) graphs_->begin_step(items_of(sizes));
-  if (loads_ && !count_loads(stop, step, report.data_seconds)) return false;
+  if (loads_ && !count_loads(data, stop, step, report.data_seconds)) return false;
   replicas_->begin_gradients();
   for (std::int64_t i = 0; i < own_micro_batches_; ++i) {
     if (stop()) return false;
     replicas_->before_pass();  // nothing has to come before it
-    const Generator generator = load(step, i, report.data_seconds);
-    const auto pass = [&] { forward_backward(i, generator); };
+    const Loaded loaded = load(data, step, i, report.data_seconds);
+    const auto pass = [&] { forward_backward(i, loaded.batch, loaded.generator); };
     run(stage_of(i), [&] { i == 0 ? replicas_->run_first_pass(pass) : pass(); });
   }
   replicas_->after_passes();
@@ -177,45 +176,48 @@ void TrainStep::run(StepStage stage, FunctionRef<void()> work) {
 
 /// Counts the loads of the step in forward passes whose selection is that of the following
 /// forward_backward(): same weights, same random numbers. False if `stop` interrupted it.
-bool TrainStep::count_loads(FunctionRef<bool()> stop, std::int64_t step, double& data_seconds) {
+bool TrainStep::count_loads(TrainingStep& data, FunctionRef<bool()> stop, std::int64_t step,
+                            double& data_seconds) {
   replicas_->prepare_loads();
   loads_->begin(config_.train.accumulate);
   for (std::int64_t i = 0; i < own_micro_batches_; ++i) {
     if (stop()) return false;
     replicas_->before_pass();
-    Generator generator = load(step, i, data_seconds);
+    const Loaded loaded = load(data, step, i, data_seconds);
     run(StepStage::kCountLoads, [&] {
       const ProfilePhaseScope phase(ProfilePhase::kForward);
       const FirstRunScope first_run;
-      Generator of_pass = generator;
-      loads_->add(task_.head_loads(of_pass));
+      Generator generator = loaded.generator;
+      loads_->add(loaded.batch.head_loads(generator));
     });
   }
   replicas_->sum(loads_->all());
-  task_.set_balance_loads(loads_->of_layers());
+  data.set_balance_loads(loads_->of_layers());
   return true;
 }
 
-/// Puts into device memory what distinguishes a micro-batch from others. Returns its random numbers.
-Generator TrainStep::load(std::int64_t step, std::int64_t micro_batch, double& data_seconds) {
-  {
+/// Puts into device memory what distinguishes a micro-batch from others.
+TrainStep::Loaded TrainStep::load(TrainingStep& data, std::int64_t step, std::int64_t micro_batch,
+                                  double& data_seconds) {
+  const auto load_data = [&] {
     const WaitScope wait(kWaitForData, &data_seconds);
-    task_.load(micro_batch);
-  }
+    return data.load(micro_batch);
+  };
+  const MicroBatch batch = load_data();
   const auto number = static_cast<std::uint64_t>(step);
   const std::uint64_t first_key =
       first_key_of(part_.rank * own_micro_batches_ + micro_batch, config_.train.accumulate);
   const auto first_stream = static_cast<std::int64_t>(Generator::first_stream_of(number) + first_key);
   micro_batch_.copy_from(tensor_of<std::int64_t>({2}, {micro_batch, first_stream}));
-  if (config_.device != kCpu) return {config_.random_seed(), micro_batch_.slice(1, 2)};
+  if (config_.device != kCpu) return {batch, {config_.random_seed(), micro_batch_.slice(1, 2)}};
   Generator generator(config_.random_seed(), number);
   generator.restore(first_key);
-  return generator;
+  return {batch, generator};
 }
 
-void TrainStep::forward_backward(std::int64_t micro_batch, Generator generator) {
+void TrainStep::forward_backward(std::int64_t micro_batch, const MicroBatch& batch, Generator generator) {
   if (micro_batch == 0) optimizer_.zero_grad();
-  MicroBatchLoss loss = forward(task_, generator);
+  MicroBatchLoss loss = forward(batch, generator);
   pass_failpoint(loss);
   if (fused_) {
     before_update_();

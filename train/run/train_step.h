@@ -95,6 +95,11 @@ class TrainStep {
   bool is_fused() const { return fused_.has_value(); }
 
  private:
+  /// A micro-batch where its pass reads it, and the random numbers of the pass.
+  struct Loaded {
+    MicroBatch batch;
+    Generator generator;
+  };
   /// A step that is enqueued and not finished.
   struct Pending {
     StepReport report;
@@ -108,11 +113,11 @@ class TrainStep {
   void read(Pending& step);
   StepStage stage_of(std::int64_t micro_batch) const;
   void run(StepStage stage, FunctionRef<void()> work);
-  bool compute(FunctionRef<bool()> stop, std::int64_t step, const std::vector<StepSize>& sizes,
-               StepReport& report);
-  bool count_loads(FunctionRef<bool()> stop, std::int64_t step, double& data_seconds);
-  Generator load(std::int64_t step, std::int64_t micro_batch, double& data_seconds);
-  void forward_backward(std::int64_t micro_batch, Generator generator);
+  bool compute(TrainingStep& data, FunctionRef<bool()> stop, std::int64_t step,
+               const std::vector<StepSize>& sizes, StepReport& report);
+  bool count_loads(TrainingStep& data, FunctionRef<bool()> stop, std::int64_t step, double& data_seconds);
+  Loaded load(TrainingStep& data, std::int64_t step, std::int64_t micro_batch, double& data_seconds);
+  void forward_backward(std::int64_t micro_batch, const MicroBatch& batch, Generator generator);
   void keep(const MicroBatchLoss& loss);
   Tensor losses_and_numbers_of_all();
   Tensor update_parameters(const Tensor& losses);

@@ -163,22 +163,20 @@ TEST_CASE("train: loads of the step are the mean of those that loss() reports") 
   const std::unique_ptr<Task> task =
       family.make_task(run, family.open_data(run, DataUse::kSynthetic), make_initialised_model(family, run));
   task->seek(0, {});
-  task->begin_step(3);
-  task->set_targets(96);
+  TrainingStep step = task->begin_step(3);
+  step.set_targets(96);
   StepLoads loads;
   loads.begin(3);
   for (std::int64_t i = 0; i < 3; ++i) {
-    task->load(i);
     Generator generator(1, static_cast<std::uint64_t>(i));
-    loads.add(task->head_loads(generator));
+    loads.add(step.load(i).head_loads(generator));
   }
-  task->set_balance_loads(loads.of_layers());
+  step.set_balance_loads(loads.of_layers());
   std::vector<double> numbers;
   NumberLayout layout;
   for (std::int64_t i = 0; i < 3; ++i) {
-    task->load(i);
     Generator generator(1, static_cast<std::uint64_t>(i));
-    const MicroBatchLoss loss = task->loss(generator);
+    const MicroBatchLoss loss = step.load(i).loss(generator);
     layout = NumberLayout(loss.numbers);
     for (const Tensor& tensor : values_of(loss.numbers)) {
       for (std::int64_t j = 0; j < tensor.numel(); ++j)

@@ -49,16 +49,15 @@ struct Fixture {
 
   StepStatistics step() {
     Generator generator(1, 0);
-    const StepSize size = task.begin_step(1);
-    task.set_targets(size.targets);
-    task.load(0);
+    TrainingStep step = task.begin_step(1);
+    step.set_targets(step.size().targets);
     std::vector<double> numbers;
-    const MicroBatchLoss loss = task.loss(generator);
+    const MicroBatchLoss loss = step.load(0).loss(generator);
     for (const Tensor& tensor : values_of(loss.numbers)) {
       const Tensor wide = tensor.to(DType::kFloat64);
       numbers.insert(numbers.end(), wide.data<double>(), wide.data<double>() + wide.numel());
     }
-    return NumberLayout(loss.numbers).statistics(size.items, 1, numbers);
+    return NumberLayout(loss.numbers).statistics(step.size().items, 1, numbers);
   }
 
   LanguageTask task;

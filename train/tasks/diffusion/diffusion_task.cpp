@@ -63,7 +63,7 @@ void DiffusionTask::seek(std::int64_t first_sample, const StepPart& part) {
       0, kAhead, workers_);
 }
 
-StepSize DiffusionTask::begin_step(std::int64_t count) {
+StepSize DiffusionTask::start_step(std::int64_t count) {
   MOH_CHECK(batches_ != nullptr, "seek() comes first");
   return {count * batch_size_, count * batch_size_};
 }

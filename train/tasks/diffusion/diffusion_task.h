@@ -38,12 +38,6 @@ class DiffusionTask final : public Task {
   bool set_progress(double share) override { return model_->set_progress(share); }
   std::int64_t steps_per_epoch() const override;
   void seek(std::int64_t first_sample, const StepPart& part) override;
-  StepSize begin_step(std::int64_t count) override;
-  void load(std::int64_t index) override;
-  std::vector<Tensor> head_loads(Generator& generator) override;
-  void set_balance_loads(const std::vector<Tensor>& loads) override { balance_loads_ = loads; }
-  MicroBatchLoss loss(Generator& generator) override;
-  void end_step() override;
   std::optional<Evaluation> evaluate(StopEvaluation stop, Communicator& processes) override;
   std::optional<std::string> draw_samples(StopEvaluation stop, Communicator& processes) override;
   /// The broken pictures that were met.
@@ -54,6 +48,13 @@ class DiffusionTask final : public Task {
   std::vector<std::pair<std::string, std::string>> data_contents() const override { return data_->contents; }
 
  private:
+  StepSize start_step(std::int64_t count) override;
+  void load(std::int64_t index) override;
+  std::vector<Tensor> head_loads(Generator& generator) override;
+  void set_balance_loads(const std::vector<Tensor>& loads) override { balance_loads_ = loads; }
+  MicroBatchLoss loss(Generator& generator) override;
+  void end_step() override;
+
   DitOutput forward(Generator& generator) const;
   std::int64_t most_evaluated() const;
 

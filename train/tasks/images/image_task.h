@@ -45,13 +45,7 @@ class ImageTask final : public Task {
     teacher_.use(std::move(model), hash);
   }
   void seek(std::int64_t first_sample, const StepPart& part) override;
-  StepSize begin_step(std::int64_t count) override;
-  void load(std::int64_t index) override;
-  std::vector<Tensor> head_loads(Generator& generator) override;
-  void set_balance_loads(const std::vector<Tensor>& loads) override { balance_loads_ = loads; }
-  MicroBatchLoss loss(Generator& generator) override;
   void run_first_batch(AttentionObserver& observer) override;
-  void end_step() override;
   std::optional<Evaluation> evaluate(StopEvaluation stop, Communicator& processes) override;
   double evaluation_samples() const override;
   /// The broken pictures that were met.
@@ -64,6 +58,13 @@ class ImageTask final : public Task {
   }
 
  private:
+  StepSize start_step(std::int64_t count) override;
+  void load(std::int64_t index) override;
+  std::vector<Tensor> head_loads(Generator& generator) override;
+  void set_balance_loads(const std::vector<Tensor>& loads) override { balance_loads_ = loads; }
+  MicroBatchLoss loss(Generator& generator) override;
+  void end_step() override;
+
   std::int64_t most_evaluated() const;
 
   ImageOutput forward(const Variable& pictures, Generator& generator) const;

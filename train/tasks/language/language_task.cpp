@@ -70,7 +70,7 @@ void LanguageTask::seek(std::int64_t first_sample, const StepPart& part) {
       0, kAhead, /*threads=*/1, ThreadUse{"data"});
 }
 
-StepSize LanguageTask::begin_step(std::int64_t count) {
+StepSize LanguageTask::start_step(std::int64_t count) {
   MOH_CHECK(ahead_ != nullptr, "seek() comes first");
   StepSize size;
   micro_batches_.resize(static_cast<std::size_t>(count));

@@ -45,14 +45,7 @@ class LanguageTask final : public Task {
   void set_teacher(std::unique_ptr<Model> model, const std::string& hash) override {
     teacher_.use(std::move(model), hash);
   }
-  StepSize begin_step(std::int64_t count) override;
-  void set_targets(std::int64_t targets) override;
-  void load(std::int64_t index) override;
-  std::vector<Tensor> head_loads(Generator& generator) override;
-  void set_balance_loads(const std::vector<Tensor>& loads) override { balance_loads_ = loads; }
-  MicroBatchLoss loss(Generator& generator) override;
   void run_first_batch(AttentionObserver& observer) override;
-  void end_step() override;
   /// Of a mixture: each source's epochs, share of the rows and last held-out loss.
   std::vector<std::pair<std::string, std::string>> remarks() const override;
   std::optional<Evaluation> evaluate(StopEvaluation stop, Communicator& processes) override;
@@ -67,6 +60,14 @@ class LanguageTask final : public Task {
               FunctionRef<bool()> stop) const override;
 
  private:
+  StepSize start_step(std::int64_t count) override;
+  void set_targets(std::int64_t targets) override;
+  void load(std::int64_t index) override;
+  std::vector<Tensor> head_loads(Generator& generator) override;
+  void set_balance_loads(const std::vector<Tensor>& loads) override { balance_loads_ = loads; }
+  MicroBatchLoss loss(Generator& generator) override;
+  void end_step() override;
+
   const TrainingBatches& training_batches();
   EvaluationLimits evaluation_limits() const;
   void reserve_batches();

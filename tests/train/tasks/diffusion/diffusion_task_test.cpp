@@ -162,9 +162,8 @@ TEST_CASE("diffusion task: synthetic latents have as many channels as the model"
   of_family(run).model.channels = 4;
   const std::unique_ptr<Task> task = task_of(run, DataUse::kSynthetic);
   task->seek(0, {});
-  const StepSize size = task->begin_step(1);
-  CHECK(size.items == 8);
-  task->load(0);
+  TrainingStep step = task->begin_step(1);
+  CHECK(step.size().items == 8);
   Generator generator(1, 0);
-  CHECK(task->loss(generator).total.value().item() > 0);
+  CHECK(step.load(0).loss(generator).total.value().item() > 0);
 }

@@ -190,7 +190,7 @@ TEST_CASE("image task: synthetic data have the model's classes and sizes") {
   images_of(run).model.classes = 11;
   const std::unique_ptr<Task> task = task_of(run, DataUse::kSynthetic);
   task->seek(0, {});
-  CHECK(task->begin_step(2) == StepSize{16, 16});
+  CHECK(task->begin_step(2).size() == StepSize{16, 16});
   CHECK(task->sample_sizes() == std::vector<std::pair<std::string_view, std::int64_t>>{{"image_size", 16}});
   CHECK_THAT(message_of<ConfigError>([&] { task_of(run); }),
              Catch::Equals("model.classes: expected 8, the classes of data.train, found 11"));

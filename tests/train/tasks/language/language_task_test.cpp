@@ -79,14 +79,14 @@ TEST_CASE("tasks: the loss of prompts and responses is the mean over the tokens 
   const auto data = data_of(prompts_and_responses());
   LanguageTask task(run, data, model_with_seed(run, 1));
   task.seek(0, {});
-  const StepSize size = task.begin_step(1);
+  TrainingStep step = task.begin_step(1);
+  const StepSize size = step.size();
   const TokenBatch batch = first_batch(run, *data);
   CHECK(size.items == 64);
   CHECK(size.targets == batch.num_targets);
-  task.set_targets(size.targets);
-  task.load(0);
+  step.set_targets(size.targets);
   Generator generator(1, 0);
-  const double loss = task.loss(generator).task_loss.item();
+  const double loss = step.load(0).loss(generator).task_loss.item();
 
   const std::unique_ptr<Llama> model = model_with_seed(run, 1);
   const Variable logits(model->forward(batch.tokens).logits.value().clone(), /*requires_grad=*/true);
@@ -132,11 +132,11 @@ TEST_CASE("tasks: a step without a target has the loss 0, and an evaluation with
   const auto data = data_of(tokens_in_memory(ids, 256));
   LanguageTask task(run, data, model_with_seed(run, 1));
   task.seek(0, {});
-  CHECK(task.begin_step(1).targets == 0);
-  task.set_targets(0);
-  task.load(0);
+  TrainingStep step = task.begin_step(1);
+  CHECK(step.size().targets == 0);
+  step.set_targets(0);
   Generator generator(1, 0);
-  CHECK(task.loss(generator).task_loss.item() == 0);
+  CHECK(step.load(0).loss(generator).task_loss.item() == 0);
 
   const auto evaluate = [&](std::int64_t max_tokens) {
     return evaluate_language_model(
@@ -159,10 +159,10 @@ TEST_CASE("tasks: a teacher sees the documents and positions that the student se
     LanguageTask task(run, data, model_with_seed(run, 1));
     task.set_teacher(model_with_seed(run, 2), "hash");
     task.seek(0, {});
-    task.set_targets(task.begin_step(1).targets);
-    task.load(0);
+    TrainingStep step = task.begin_step(1);
+    step.set_targets(step.size().targets);
     Generator generator(1, 0);
-    const MicroBatchLoss loss = task.loss(generator);
+    const MicroBatchLoss loss = step.load(0).loss(generator);
     const double divergence = (loss.total.value().item() - loss.task_loss.item()) / 2;
 
     const TokenBatch batch = first_batch(run, *data);
