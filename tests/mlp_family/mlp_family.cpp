@@ -1,5 +1,7 @@
 #include "tests/mlp_family/mlp_family.h"
 
+#include <algorithm>
+
 #include "autograd/node.h"
 #include "core/random.h"
 #include "models/layers/linear.h"
