@@ -229,6 +229,15 @@ class Diffusion(support.MohTest):
         self.moh("analyze", "--checkpoint", "run", "--out", "heads.json")
         self.assert_says((self.folder / "heads.json").read_text(), "steps 0 to 249", "steps 750 to 999")
 
+    def test_bench_draws_presets_and_files_beside_a_configuration(self):
+        self.write("preset.yaml", "task: diffusion\nmodel: {preset: dit_s_4, image_size: 8, channels: 4, classes: 2}\ndata: {train: pictures}\n")
+        self.write("small.yaml", LATENTS + "data: {train: pictures}\n")
+        measured = self.moh("bench", "sample", "preset.yaml", "--beside", "moh_dit_s_2_75", "--beside", "small.yaml", "--steps", "1", "--repeats",
+                            "1", "--warmup", "0", "--batch-size", "1", "--json", "threads=1")
+        lines = [json.loads(line) for line in measured.splitlines() if line.startswith("{")]
+        self.assertEqual([line["model"] for line in lines], ["preset.yaml", "moh_dit_s_2_75", "small.yaml"])
+        self.assert_says(self.moh("bench", "sample", "preset.yaml", "--beside", "moh_dit_s_3", code=support.CONFIG_ERROR), "moh_dit_s_3")
+
 
 if __name__ == "__main__":
     support.main()

@@ -1,4 +1,5 @@
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <iostream>
 #include <memory>
 #include <optional>
@@ -49,7 +50,7 @@ struct DecodeArgs : RunArgs, MachineArgs {
   std::vector<std::string> routings = {"heads"};
 };
 
-/// `beside`: configurations of further models.
+/// `beside`: further models, each a preset of the configuration or a configuration of its own.
 struct SampleBenchArgs : RunArgs {
   SampleBenchOptions options;
   std::vector<std::string> beside;
@@ -125,18 +126,28 @@ int bench_decode(const DecodeArgs& args, const Families& families) {
   return kDone;
 }
 
+/// The configuration of a model to measure. For a preset the first one's, with its name after all settings,
+/// of which the last one counts.
+RunArgs configuration_of(const std::string& model, const SampleBenchArgs& args) {
+  if (std::ranges::count(DiffusionRun().presets(), model) == 0) return {model, args.overrides};
+  RunArgs with_preset{args.config, args.overrides};
+  with_preset.overrides.push_back("model.preset=" + model);
+  return with_preset;
+}
+
 int bench_sample(const SampleBenchArgs& args, const Families& families) {
-  std::vector<std::string> files = {args.config};
-  files.insert(files.end(), args.beside.begin(), args.beside.end());
+  std::vector<std::string> names = {args.config};
+  names.insert(names.end(), args.beside.begin(), args.beside.end());
   std::vector<std::unique_ptr<Model>> models;
   std::vector<SampledModel> sampled;
-  for (const std::string& file : files) {
-    const RunConfig run = with_first_heads(read_run({file, args.overrides}, families, ConfigUse::kModel));
+  for (const std::string& name : names) {
+    const RunConfig run =
+        with_first_heads(read_run(configuration_of(name, args), families, ConfigUse::kModel));
     diffusion_run(run);  // throws for a run of another task
     set_num_threads(run.threads);
     open_configured_device(run, NewProducts::kFirstProposal);
     models.push_back(make_initialised_model(families.of(run), run));
-    sampled.push_back({file, static_cast<const Dit*>(models.back().get())});
+    sampled.push_back({name, static_cast<const Dit*>(models.back().get())});
   }
   run_sample_bench(args.options, sampled, printer(args.json));
   return kDone;
@@ -281,8 +292,10 @@ void add_bench_sample(const Commands& commands) {
       add_command(commands, "sample", "Compare image sampling by diffusion models", bench_sample);
   SampleBenchOptions& options = args.options;
   add_run_arguments(command, args, /*required=*/true);
-  command.add_option("--beside", args.beside, "Configuration of a further model; repeatable")
-      ->type_name("CONFIG")
+  command
+      .add_option("--beside", args.beside,
+                  "A further model: a preset of the configuration, or a file; repeatable")
+      ->type_name("PRESET|CONFIG")
       ->allow_extra_args(false);
   command.add_option("--batch-size", options.batch, "Images that are generated together");
   command.add_option("--cfg", options.sample.guidance, "Scale of classifier-free guidance; 1: none")
