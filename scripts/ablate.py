@@ -5,9 +5,9 @@ of their top-1 beside the paper's.
     scripts/ablate.py --moh build/release/moh --data cifar10 --out runs/ablations
     scripts/ablate.py --rows full no_shared one_stage --seeds 1,2,3,4,5 -- train.epochs=6
 
-DATA is a folder with train/ and test/, of a folder of pictures for each class (docs/pictures.md). Each run is `moh train
-configs/vit/ablations/small/ROW.yaml data.train=DATA/train data.validation=DATA/test seed=SEED output.dir=OUT/ROW_SEED`, with
-the settings given after `--` added. Runs that are finished are not repeated, and interrupted ones continue from their last
+DATA is a folder with train/ and test/, of a folder of pictures for each class (docs/pictures.md). Each run is `moh train CONFIG
+SETTINGS data.train=DATA/train data.validation=DATA/test seed=SEED output.dir=OUT/ROW_SEED`, with configuration and settings of the
+row (SMALL in reproduction/image_tables.py) and the settings given after `--` added. Runs that are finished are not repeated, and interrupted ones continue from their last
 checkpoint, so the script can be stopped and started again at any time; other settings in the same folder are refused.
 
 Ours is the mean over the seeds, with the interval that holds the mean of many seeds with 95% confidence (Student's t), and
@@ -20,13 +20,12 @@ import pathlib
 import sys
 
 import seeded_runs
-from reproduction.image_tables import TABLES
+from reproduction.image_tables import SMALL, TABLES
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-CONFIGS = ROOT / "configs/vit/ablations/small"
 
 # Row: (what it is, the paper's top-1 in percent, where that stands). "review" are the answers of the paper's authors in the public
-# review. The small forms have lists of heads of their own (configs/vit/ablations), so of a table of ratios the nearest row is given.
+# review. The small forms have lists of heads of their own, so of a table of ratios the nearest row is given.
 TABLE_5, TABLE_6, TABLE_H, REVIEW = "table 5", "table 6", "appendix, table H", "review"
 
 
@@ -66,8 +65,8 @@ def parse_arguments(arguments=None):
 
 
 def run_of(arguments, row, seed):
-    return seeded_runs.Run(f"{row}, seed {seed}", CONFIGS / f"{row}.yaml", arguments.out / f"{row}_{seed}",
-                           (f"seed={seed}", *seeded_runs.settings_of(arguments)))
+    return seeded_runs.Run(f"{row}, seed {seed}", ROOT / SMALL[row].config, arguments.out / f"{row}_{seed}",
+                           (*SMALL[row].settings, f"seed={seed}", *seeded_runs.settings_of(arguments)))
 
 
 def top1(run):

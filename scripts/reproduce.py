@@ -3,13 +3,13 @@
 fits a time on this machine, with the paper's numbers beside ours.
 
     scripts/reproduce.py                                                  # which tables there are
-    scripts/reproduce.py vit_imagenet                                     # commands and costs at the paper's size; runs nothing
+    scripts/reproduce.py vit_imagenet                                     # each row's command, and its cost at the paper's size; runs nothing
     scripts/reproduce.py vit_imagenet --budget 600 --data cifar10         # small models on CIFAR-10, in about ten minutes
     scripts/reproduce.py ablation_components --budget 300                 # on synthetic pictures of shapes
     scripts/reproduce.py llm_from_scratch --budget 900 --data input.txt --seeds 1,2,3
     scripts/reproduce.py llm_from_scratch --full -- data.train=corpus data.tokenizer=tokenizer.json device=cuda
 
-With --budget each row is trained in a small form (configs/vit/cifar10_*.yaml and so on), all for as many steps as the time allows,
+With --budget each row is trained in a small form (configs/vit/cifar10_*.yaml and so on, with settings), all for as many steps as the time allows,
 measured first; the output says what differs from the paper. A budget that is large enough trains the small configurations to their own end, which
 is how the numbers of docs/benchmarks were made. What is finished is not repeated, and what was interrupted continues from its last
 checkpoint: start the same command again. The runs are in OUT/TABLE, the result in TABLE.md and
@@ -72,6 +72,9 @@ def describe(arguments, table):
     further = "; at this size, on your data: --full" if table.kind == "training" else ""
     if table.kind != "checkpoint":
         print(f"\nA small form of it: scripts/reproduce.py {arguments.table} --budget SECONDS{further}")
+    for small in dict.fromkeys(row.small for row in table.rows if row.small):
+        rows = "; ".join(row.name for row in table.rows if row.small == small)
+        print(f"  {rows}\n    {full_size.command_of(small)}")
 
 
 def run_full(arguments, table):

@@ -2,6 +2,8 @@
 
 from dataclasses import asdict, dataclass, field
 
+from model_settings import preset, routed
+
 MASKS = ("causal", "full")
 
 
@@ -78,6 +80,11 @@ class Terms:
         return ("precision=float32",) if self.device == "cpu" else (f"device={self.device}", "precision=bfloat16")
 
 
+LLAMA = "configs/bench/llama_384.yaml"
+# One sequence of 2048 tokens: as many tokens per step as llama_384 has, an eighth as many sequences.
+LONG = ("data.sequence_length=2048", "model.max_positions=2048", "train.batch_size=1")
+# Four layers of LLM-S, with bytes as its vocabulary.
+WIDE = ("model.layers=4", "model.hidden=768", "model.intermediate=2048", "model.heads=12")
 STEP_PARTS = ("step", "forward", "backward", "optimizer")
 
 
@@ -102,7 +109,7 @@ def step_comparison(case, name, config, threads, terms):
 
 
 def llama_step(threads, terms, _masks):
-    config = ("configs/bench/llama_384.yaml",)
+    config = (LLAMA,)
     yield step_comparison("llama_step", "llama_384, T 256, batch 8", config, threads, terms)
 
 
@@ -113,23 +120,30 @@ def gpt2_step(threads, terms, _masks):
 
 
 def small_heads_step(threads, terms, _masks):
-    config = ("configs/bench/llama_384_small_heads.yaml",)
+    config = (LLAMA, "model.heads=24")
     yield step_comparison("small_heads_step", "llama_384 with 24 heads of 16, T 256, batch 8", config, threads, terms)
 
 
 def llm_step(threads, terms, _masks):
     """The paper's LLM-S and its MoH forms, micro-batches of 8 sequences."""
-    dense, *routed = (f"configs/llm/{name}.yaml" for name in ("llm_s", "moh_llm_s_75", "moh_llm_s_50"))
+    dense, *routed = ((f"configs/llm/{name}.yaml",) for name in ("llm_s", "moh_llm_s_75", "moh_llm_s_50"))
     yield turns_comparison("llm_step", "LLM-S, T 2048, batch 8",
                            [("dense", dense), *zip(("MoH-75", "MoH-50"), routed)], ("train.accumulate=1",), threads, terms)
 
 
 def vision_step(threads, terms, _masks):
     """DeiT-S and TransNeXt-Tiny at 224 pixels, dense and MoH, batches of 8 images."""
-    for name, forms in (("deit_s", ("MoH-50",)), ("transnext_tiny", ("MoH-75", "MoH-50"))):
-        routed = [f"configs/bench/{name}_{form.lower().replace('-', '_')}.yaml" for form in forms]
-        yield turns_comparison("vision_step", f"{name}, 224 pixels, batch 8",
-                               [("dense", f"configs/bench/{name}.yaml"), *zip(forms, routed)], (), threads, terms)
+    deit = ("configs/bench/deit_s.yaml",)
+    transnext, three_quarters = (*deit, *preset("transnext_tiny")), (*deit, *preset("moh_vit_tiny_75"))
+    # 75% of the heads are those of the paper's discussion. Half of the heads in each stage but the first, which has 3: there 2.
+    half = (*transnext, *routed((1, 2, 2, 4), (1, 1, 4, 8)))
+    for name, models in (("deit_s", [("dense", deit), ("MoH-50", (*deit, *routed(1, 2)))]),
+                         ("transnext_tiny", [("dense", transnext), ("MoH-75", three_quarters), ("MoH-50", half)])):
+        yield turns_comparison("vision_step", f"{name}, 224 pixels, batch 8", models, (), threads, terms)
+
+
+# DiT-S/2 of the paper and its MoH forms, as presets of its recipe.
+DIT, DIT_PRESETS = "configs/dit/paper.yaml", {"dense": "dit_s_2", "MoH-90": "moh_dit_s_2_90", "MoH-75": "moh_dit_s_2_75"}
 
 
 def dit_settings(terms):
@@ -140,27 +154,25 @@ def dit_settings(terms):
 def dit_step(threads, terms, _masks):
     """DiT-S/2 of the paper on latents of 32 x 32, dense and MoH, batches of 8; without the moving average of the weights."""
     yield turns_comparison("dit_step", "DiT-S/2, latents of 32 x 32, batch 8",
-                           [("dense", "configs/dit/dit_s_2.yaml"),
-                            *((f"MoH-{share}", f"configs/dit/moh_dit_s_2_{share}.yaml") for share in (90, 75))],
+                           [(label, (DIT, *preset(name))) for label, name in DIT_PRESETS.items()],
                            ("train.batch_size=8", "ema.decay=0", *dit_settings(terms)), threads, terms)
 
 
 def dit_sample(threads, terms, _masks):
     """A step of sampling of four pictures with guidance, the same models."""
-    forms = {"dense": "dit_s_2", "MoH-90": "moh_dit_s_2_90", "MoH-75": "moh_dit_s_2_75"}
-    files = {label: f"configs/dit/{name}.yaml" for label, name in forms.items()}
-    first, *others = files.values()
-    command = ("bench", "sample", first, *(part for file in others for part in ("--beside", file)), "--batch-size", "4",
+    dense, *others = DIT_PRESETS.values()
+    models = {**DIT_PRESETS, "dense": DIT}  # as `moh bench sample` calls them
+    command = ("bench", "sample", DIT, *preset(dense), *(part for name in others for part in ("--beside", name)), "--batch-size", "4",
                "--cfg", "1.5", "--warmup", str(terms.warmups), "--repeats", str(terms.repeats), "--json",
                *dit_settings(terms), *terms.moh_settings, f"threads={threads}")
     sides, figures = {"moh": MohSide(command, "step_ms")}, []
-    for label, file in files.items():
+    for label, name in DIT_PRESETS.items():
         sides[f"PyTorch {label}"] = TorchSide(torch_job("sample", threads, terms, batch=4, guidance=1.5), "step_ms",
-                                              (file, *dit_settings(terms), *terms.moh_settings))
-        figures.append(Figure(label, Reading("moh", "step_ms", {"model": file}), Reading(f"PyTorch {label}", "step_ms")))
-    for label in list(files)[1:]:
-        figures.append(Figure(f"{label} beside dense", Reading("moh", "step_ms", {"model": files[label]}),
-                              Reading("moh", "step_ms", {"model": first})))
+                                              (DIT, *preset(name), *dit_settings(terms), *terms.moh_settings))
+        figures.append(Figure(label, Reading("moh", "step_ms", {"model": models[label]}), Reading(f"PyTorch {label}", "step_ms")))
+    for label in list(DIT_PRESETS)[1:]:
+        figures.append(Figure(f"{label} beside dense", Reading("moh", "step_ms", {"model": models[label]}),
+                              Reading("moh", "step_ms", {"model": models["dense"]})))
         figures.append(Figure(f"{label} beside dense, reference form", Reading(f"PyTorch {label}", "step_ms"),
                               Reading("PyTorch dense", "step_ms")))
     yield Comparison("dit_sample", "DiT-S/2, 4 latents of 32 x 32, guidance", threads, sides, figures)
@@ -168,12 +180,12 @@ def dit_sample(threads, terms, _masks):
 
 def turns_comparison(case, name, models, settings, threads, terms):
     """Dense and MoH models alternate on both sides, so that the speed-up by MoH is measured as well, in moh and in PyTorch.
-    `models`: (label, configuration), the dense one first."""
+    `models`: (label, configuration and settings), the dense one first."""
     sides, pairs, memory = {}, [], []
     base = models[0][0]
     for label, config in models:
-        sides[f"moh {label}"] = moh_step_side((config, *settings), threads, terms)
-        sides[f"PyTorch {label}"] = torch_step_side((config, *settings), threads, terms)
+        sides[f"moh {label}"] = moh_step_side((*config, *settings), threads, terms)
+        sides[f"PyTorch {label}"] = torch_step_side((*config, *settings), threads, terms)
         memory.append(("step", f"moh {label}", f"PyTorch {label}"))
         pairs.append((f"moh {label}", f"PyTorch {label}"))
     for side in ("moh", "PyTorch"):
@@ -183,9 +195,10 @@ def turns_comparison(case, name, models, settings, threads, terms):
 
 
 def moh_step(threads, terms, _masks):
-    for model in ("llama_384", "llama_768"):
-        dense, routed = (f"configs/bench/{model}_long{form}.yaml" for form in ("", "_moh_50"))
-        yield turns_comparison("moh_step", f"{model}, T 2048, batch 1", [("dense", dense), ("MoH-50", routed)], (), threads,
+    """Half of the heads per token: of 6 a shared one and 2 of the other 5; of 12 as in MoH-LLM-S at 50%, 3 shared and 3 of the other 9."""
+    for name, width, heads in (("llama_384", (), routed(1, 2)), ("llama_768", WIDE, routed(3, 3))):
+        dense = (LLAMA, *LONG, *width)
+        yield turns_comparison("moh_step", f"{name}, T 2048, batch 1", [("dense", dense), ("MoH-50", (*dense, *heads))], (), threads,
                                terms)
 
 

@@ -28,7 +28,7 @@ def dense_run(arguments, data, seed, lengths):
 def continued_run(arguments, data, row, seed, dense, lengths):
     length = scaled.length_settings(steps_of(lengths), "text", "") if lengths.steps else ()
     return seeded_runs.Run(f"{row.name}, seed {seed}", row.small.config,
-                           arguments.out / scaled.folder_name(row.small.config, row.small.settings, seed),
+                           arguments.out / scaled.folder_name(row.small, seed),
                            (*data, *arguments.settings, f"init.from={dense.folder}", *row.small.settings, *length,
                             f"eval.every={max(1, steps_of(lengths) // POINTS)}", "eval.at_start=true", f"seed={seed}"))
 

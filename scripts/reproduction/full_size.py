@@ -13,9 +13,9 @@ def folder_of(out, row):
     return out / "".join(c if c.isalnum() else "_" for c in row.name)
 
 
-def command_of(row, folder):
-    """In a folder of the run's own; without one (a continuation reads that of the run before) in that of the configuration."""
-    return shlex.join(["moh", "train", row.config, *row.settings, *([f"output.dir={folder}"] if folder else [])])
+def command_of(training, folder=None):
+    """Of a row, or of its small form. In a folder of the run's own; without one (a continuation reads that of the run before) in that of the configuration."""
+    return shlex.join(["moh", "train", training.config, *training.settings, *([f"output.dir={folder}"] if folder else [])])
 
 
 def cost_of(program, table, row):

@@ -1,8 +1,9 @@
 """The paper's tables of language models, of attention's cost, and of what heads do."""
 
 import recovery
+from model_settings import preset
 
-from .image_tables import EPOCH
+from . import diffusion_tables, image_tables
 from .table import Row, Small, Table
 
 TEXT = "RedPajama, Dolma and Pile in the paper's shares (configs/llm/paper_mixture.yaml); its tokenizer is not published: data.tokenizer=PATH"
@@ -19,11 +20,11 @@ def full(name):
     return f"configs/llm/{name}.yaml"
 
 
-def scratch(name, tokens, heads, average, config, params_m):
+def scratch(name, tokens, heads, average, config, params_m, settings=()):
     small = {100: "dense", 75: "moh_75", 50: "moh_50"}[heads]
     share = "" if heads == 100 else f" {heads}%"
     return Row(f"{'MoH-' if share else ''}{name}{share}, {tokens}", heads, {"average": average, "params_m": params_m}, full(config),
-               Small(full(f"tiny_shakespeare_{small}")), base=f"{name}, {tokens}")
+               Small(full(f"tiny_shakespeare_{small}")), settings, base=f"{name}, {tokens}")
 
 
 def asks(tasks):
@@ -55,8 +56,11 @@ def similarity(name, value, small, measure, data, config=""):
     return Row(name, None, {"value": value}, full(config) if config else "", Small(small), measure=measure, data=data)
 
 
-VIT_DENSE, VIT_MOH = "configs/vit/cifar10_vit_dense.yaml", "configs/vit/cifar10_vit_moh_75.yaml"
+VIT_DENSE, VIT_MOH = image_tables.DENSE_VIT, "configs/vit/cifar10_vit_moh_75.yaml"
 LLM_DENSE, LLM_MOH = full("tiny_shakespeare_dense"), full("tiny_shakespeare_moh_75")
+# Published: the number of tokens; learning rates and warmup, those of the run on 100B. Proposed: a run of its own, whose cosine ends with
+# its last step, rather than a continuation of the run on 100B.
+STEPS_200B = ("train.steps=47684",)
 ATTENTION, OUTPUTS = "similarity.attention.mean.all", "similarity.outputs.mean.all"
 
 TABLES = {
@@ -68,9 +72,9 @@ TABLES = {
             scratch("LLM-B", "100B tokens", 100, 47.4, "llm_b", 881),
             scratch("LLM-B", "100B tokens", 75, 47.8, "moh_llm_b_75", 882),
             scratch("LLM-B", "100B tokens", 50, 47.2, "moh_llm_b_50", 882),
-            scratch("LLM-B", "200B tokens", 100, 47.9, "llm_b_200b", 881),
-            scratch("LLM-B", "200B tokens", 75, 48.5, "moh_llm_b_75_200b", 882),
-            scratch("LLM-B", "200B tokens", 50, 47.5, "moh_llm_b_50_200b", 882),
+            scratch("LLM-B", "200B tokens", 100, 47.9, "llm_b", 881, STEPS_200B),
+            scratch("LLM-B", "200B tokens", 75, 48.5, "moh_llm_b_75", 882, STEPS_200B),
+            scratch("LLM-B", "200B tokens", 50, 47.5, "moh_llm_b_50", 882, STEPS_200B),
         ), data="text", needs=TEXT, evaluation=asks("paper_table_3"), small_score=LOSS),
     "llama3_main": continued("LLaMA3-8B and MoH-LLaMA3-8B", "table 4", "mean accuracy of 14 tasks, %; 300B and 100B tokens more", (
         tuned_row("LLaMA3-8B", 100, 61.6, "", Small(CONTINUED_DENSE), "Meta's weights"),
@@ -117,13 +121,13 @@ TABLES = {
     "head_load_means": Table(
         "Mean load of the routed heads in the last layer with any", "figure 3", "analysis", "value", "K over routed heads by "
         "construction", (
-            Row("MoH-ViT-B 75%", 75, {"value": 0.593}, "configs/vit/moh_vit_b_75.yaml", Small("configs/vit/cifar10_moh_75.yaml"),
-                measure="load", data="images"),
-            Row("MoH-DiT-XL/2 90%", 90, {"value": 0.375}, "configs/dit/moh_dit_xl_2_90.yaml", Small("configs/dit/cifar10_moh_90.yaml"),
-                measure="load", data="images"),
+            Row("MoH-ViT-B 75%", 75, {"value": 0.593}, image_tables.PAPER, Small(image_tables.THREE_QUARTERS),
+                preset("moh_vit_base_75"), measure="load", data="images"),
+            Row("MoH-DiT-XL/2 90%", 90, {"value": 0.375}, diffusion_tables.PAPER, diffusion_tables.NINETY,
+                diffusion_tables.XL_NINETY, measure="load", data="images"),
             Row("MoH-LLM-B 75%", 75, {"value": 0.667}, full("moh_llm_b_75"), Small(LLM_MOH), measure="load", data="text"),
         ), needs="the data of each model's own table", evaluation=("moh analyze --checkpoint RUN --out heads.json",),
-        small_score="the same, of models with other numbers of heads", items=300 * EPOCH),
+        small_score="the same, of models with other numbers of heads", items=300 * image_tables.EPOCH),
     "token_heads": Table(
         "Routed heads of each token of a sentence", "review", "checkpoint", "heads", "MoH-LLaMA3-8B, layer not stated", (
             Row("Give", 75, {"heads": (0, 3, 7, 8, 9, 12, 14, 15)}),

@@ -45,7 +45,7 @@ def differences_of(arguments, table, rows, lengths):
 
 
 def small_form(row):
-    return " ".join((row.small.config.rpartition("/")[2].removesuffix(".yaml"), *row.small.settings))
+    return row.small.name or " ".join((row.small.config.rpartition("/")[2].removesuffix(".yaml"), *row.small.settings))
 
 
 def compared(arguments, table, rows, runs, scores, form):

@@ -52,9 +52,9 @@ def describe_data(arguments, kind):
     return "synthetic shapes of eight classes, 8192 to train on" if "data.drawn=8192" in settings else settings[0].partition("=")[2]
 
 
-def folder_name(config, settings, seed):
-    tail = "_" + hashlib.sha256("\n".join(settings).encode()).hexdigest()[:8] if settings else ""
-    return f"{pathlib.Path(config).stem}{tail}_{seed}"
+def folder_name(small, seed):
+    tail = "_" + hashlib.sha256("\n".join(small.settings).encode()).hexdigest()[:8] if small.settings else ""
+    return f"{small.name or pathlib.Path(small.config).stem + tail}_{seed}"
 
 
 def run_of(arguments, table, row, seed, lengths):
@@ -62,7 +62,7 @@ def run_of(arguments, table, row, seed, lengths):
     settings = (*small.settings, *data_settings(arguments, kind, small.config), *arguments.settings)
     length = length_settings(lengths.steps, kind, small.config) if lengths.steps else ()
     return seeded_runs.Run(f"{row.name}, seed {seed}", small.config,
-                           arguments.out / folder_name(small.config, small.settings, seed), (*settings, *length, f"seed={seed}"))
+                           arguments.out / folder_name(small, seed), (*settings, *length, f"seed={seed}"))
 
 
 def length_settings(steps, kind, config):

@@ -14,6 +14,7 @@ class Small:
 
     config: str
     settings: tuple = ()
+    name: str = ""  # in reports and folders, in place of those of the configuration and the settings
 
 
 @dataclass(frozen=True)

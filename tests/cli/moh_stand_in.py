@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Stands in for moh in reproduce_test.py: answers as it does, and trains nothing. Each call is a line of STAND_IN_CALLS.
 
-Steps take 0.25 s; top-1 is 0.5 for the configuration `full`, else 0.4, and 0.01 more for each seed; losses fall from 5 to 2, of
-continuations from 2.3 to 2.15. With STAND_IN_SLEEPS a training waits for a signal, with STAND_IN_FAILS=NAME that configuration fails."""
+Steps take 0.25 s; top-1 is 0.5 for the row `full`, else 0.4, and 0.01 more for each seed; losses fall from 5 to 2, of
+continuations from 2.3 to 2.15. With STAND_IN_SLEEPS a training waits for a signal, with STAND_IN_FAILS=NAME that row fails."""
 
 import json
 import os
@@ -37,15 +37,16 @@ def wait_for_a_signal():
 
 def train(config, settings):
     folder = pathlib.Path(settings["output.dir"])
+    row = folder.name.rpartition("_")[0]
     if os.environ.get("STAND_IN_SLEEPS"):
         wait_for_a_signal()
-    if pathlib.Path(config).stem == os.environ.get("STAND_IN_FAILS"):
+    if row == os.environ.get("STAND_IN_FAILS"):
         sys.exit(4)
     is_text, continued = "/vit/" not in config, "init.from" in settings
     records = [{"kind": "train", "step": 100, "tokens": 1000, "loss": 2, "activated_heads": 0.75}]
     for tenth in range(11):
         loss = 2.3 - 0.015 * tenth if continued else 5 - 0.3 * tenth
-        top1 = {} if is_text else {"top1": (0.5 if pathlib.Path(config).stem == "full" else 0.4) + 0.01 * int(settings.get("seed", 0))}
+        top1 = {} if is_text else {"top1": (0.5 if row == "full" else 0.4) + 0.01 * int(settings.get("seed", 0))}
         records.append({"kind": "eval", "step": 10 * tenth, "loss": loss, **top1})
     (folder / "metrics.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records), encoding="utf-8")
 

@@ -22,7 +22,7 @@ STAND_IN = pathlib.Path(__file__).with_name("moh_stand_in.py")
 sys.path.insert(0, str(SCRIPT.parent))
 
 import reproduce
-from reproduction import analysis, moh, scaled
+from reproduction import analysis, diffusion_tables, moh, scaled
 
 TRAININGS = {name: table for name, table in reproduce.TABLES.items() if table.kind in ("training", "analysis", "recovery")}
 
@@ -117,7 +117,8 @@ class Tables(Reproduction):
 class FullSize(Reproduction):
     def test_without_a_budget_nothing_is_run(self):
         output = self.reproduce("vit_imagenet", program=support.MOH)
-        self.assertIn("moh train configs/vit/moh_vit_s_75.yaml output.dir=", output)
+        self.assertIn("moh train configs/vit/paper.yaml model.preset=moh_vit_small_80 output.dir=", output)
+        self.assertIn("  MoH-ViT-S 75%; MoH-ViT-B 75%\n    moh train configs/vit/cifar10_moh_75.yaml\n", output)
         self.assertRegex(output, r"49\.9M parameters, 2\.3e\+19 FLOP \(0\.67 days of an H100 at 40%")
         self.assertIn("data.train=imagenet/train", output)
         self.assertFalse((self.folder / "out").exists())
@@ -146,7 +147,8 @@ class FullSize(Reproduction):
         output = self.reproduce("dit_xl", "--full", after=("data.train=latents", "device=cuda"))
         trained = self.calls("train")
         # Of six rows three are of the run of MoH-DiT-XL/2 90%, one of them at 2 million steps, and two are samples with guidance.
-        self.assertEqual([pathlib.Path(words[1]).stem for words in trained], ["dit_xl_2", "moh_dit_xl_2_90", "moh_dit_xl_2_75"])
+        self.assertEqual([words[1:3] for words in trained], [["configs/dit/paper.yaml", f"model.preset={name}"]
+                                                            for name in ("dit_xl_2", "moh_dit_xl_2_90", "moh_dit_xl_2_75")])
         for words in trained:
             self.assertIn("data.train=latents", words)
             self.assertIn("device=cuda", words)
@@ -156,12 +158,12 @@ class FullSize(Reproduction):
 
     def test_rows_of_one_training_have_commands_of_their_own(self):
         output = self.reproduce("dit_xl", program=support.MOH)
-        self.assertEqual(output.count("moh train "), 3)
+        self.assertEqual(output.count("moh train configs/dit/paper.yaml "), 3)
         self.assertIn("MoH-DiT-XL/2 90%, 7M steps (paper: 8.56); MoH-DiT-XL/2 90%, 2M steps (paper: 10.67); MoH-DiT-XL/2 90%, 7M steps, guidance 1.25 "
                       "(paper: 2.94)", output)
         self.assertIn("then, for MoH-DiT-XL/2 90%, 2M steps: moh sample --checkpoint RUN/checkpoints/step_02000000 ", output)
         self.assertRegex(output, r"then, for DiT-XL/2, 7M steps, guidance 1\.25: moh sample --checkpoint RUN .* --cfg 1\.25 ")
-        config = moh.plan(support.MOH, ROOT / "configs/dit/moh_dit_xl_2_90.yaml")
+        config = moh.plan(support.MOH, ROOT / "configs/dit/paper.yaml", diffusion_tables.XL_NINETY)
         self.assertEqual((config["steps"], config["batch_size"], config["accumulate"]), (7000000, 32, 8))
 
     def test_days_are_of_the_configuration_s_arithmetic(self):

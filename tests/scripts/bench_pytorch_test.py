@@ -21,6 +21,7 @@ MOH = os.environ.get("MOH_BINARY", "moh")
 
 sys.path[:0] = [str(SOURCE / "scripts"), str(SOURCE / "scripts" / "pytorch_bench")]
 import bench_pytorch  # noqa: E402
+from model_settings import routed  # noqa: E402
 from pytorch_bench import cases, isa, measure, report, routing  # noqa: E402
 from pytorch_bench.measure import BenchError  # noqa: E402
 
@@ -247,8 +248,8 @@ class ConvolutionTest(Folder):
 
 class ConfigTest(Folder):
     def test_reads_what_moh_config_prints(self):
-        config = SOURCE / "configs/bench/llama_768_long_moh_50.yaml"
-        command = [MOH, "config", config, "train.batch_size=3"]
+        config, *settings = (SOURCE / cases.LLAMA, *cases.LONG, *cases.WIDE, *routed(3, 3))
+        command = [MOH, "config", config, *settings, "train.batch_size=3"]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         self.assertEqual(done.returncode, 0, done.stderr)
         config = measure.read_resolved(done.stdout)

@@ -364,7 +364,7 @@ class WorkerTest(unittest.TestCase):
         tiny = ("model.preset=none", "model.image_size=8", "model.hidden=24", "model.heads=4", "model.layers=2",
                 "train.batch_size=2", "model.moh.router=learned", "model.moh.num_shared=1", "model.moh.top_k=2")
         runner = measure.Runner(MOH, sys.executable, timeout=60)
-        config = runner.resolved(("configs/dit/moh_dit_s_2_75.yaml", *tiny))
+        config = runner.resolved(("configs/dit/paper.yaml", *tiny))
         code, (record,) = self.work({"work": "step", "compile": False, "config": config})
         self.assertEqual(code, 0, record)
         self.assertGreater(record["first_loss"], 0.5)

@@ -308,8 +308,8 @@ void add_bench_sample(const Commands& commands) {
       R"(Weights are random; settings are for all models. scripts/bench_pytorch.py --cases dit_sample compares with PyTorch.
 
 Examples:
-  moh bench sample configs/dit/dit_s_2.yaml --beside configs/dit/moh_dit_s_2_75.yaml threads=2
-  moh bench sample configs/dit/dit_xl_2.yaml --beside configs/dit/moh_dit_xl_2_90.yaml --batch-size 8 device=cuda precision=bfloat16 --json)");
+  moh bench sample configs/dit/paper.yaml model.preset=dit_s_2 --beside moh_dit_s_2_75 device=cpu tf32=false threads=2
+  moh bench sample configs/dit/paper.yaml model.preset=dit_xl_2 --beside moh_dit_xl_2_90 --batch-size 8 device=cuda precision=bfloat16 --json)");
 }
 
 void add_bench_ops(const Commands& commands) {

@@ -76,7 +76,7 @@ std::string_view preset_of(const Layers& layers, const FamilyConfig& family) {
 }
 
 /// The folder of a run whose configuration names none. For a file below a folder `configs`, its path there,
-/// so that no two of the files share one: runs/vit/ablations/full for configs/vit/ablations/full.yaml. For
+/// so that no two of the files share one: runs/vit/quickstart for configs/vit/quickstart.yaml. For
 /// others the family and the name: runs/llm/mine.
 std::filesystem::path default_output_dir(const std::filesystem::path& file, const FamilyConfig& family) {
   std::error_code no_such_path;  // reported when the file is read

@@ -22,48 +22,27 @@ RunConfig read(const std::string& name, const std::vector<std::string>& override
 
 }  // namespace
 
-TEST_CASE("diffusion run: every configuration of configs/dit is valid, and of the model that its name says") {
-  int presets = 0;
+// Rows of the paper's tables are presets and settings of paper.yaml: tests/cli/reproduction_rows_test.py.
+TEST_CASE("diffusion run: every configuration of configs/dit is valid, and takes any preset") {
   const std::filesystem::path folder = std::filesystem::path(MOH_SOURCE_DIR) / "configs/dit";
   for (const auto& entry : std::filesystem::directory_iterator(folder)) {
-    const std::string stem = entry.path().stem();
-    INFO(stem);
-    const RunConfig run = read(entry.path().filename());
-    const DiffusionRun& own = diffusion_run(run);
-    CHECK(run.ema.decay > 0);
-    if (own.preset == DiffusionRun::kNoPreset) continue;
-    CHECK(own.preset == stem);
-    ++presets;
+    INFO(entry.path());
+    CHECK(read(entry.path().filename()).ema.decay > 0);
   }
-  CHECK(presets == 12);
+  for (const std::string& preset : DiffusionRun().presets()) {
+    INFO(preset);
+    CHECK(diffusion_run(read("paper.yaml", {"model.preset=" + preset})).preset == preset);
+  }
 }
 
-TEST_CASE("diffusion run: the paper's rows train as its released code does") {
-  for (const char* name :
-       {"dit_s_2.yaml", "moh_dit_b_2_90.yaml", "moh_dit_xl_2_75.yaml", "../dit_ablations/full.yaml"}) {
-    INFO(name);
-    const RunConfig run = read(name);
-    CHECK(run.train.batch_size == 32);  // of each of 8 GPUs, whose load-balance losses are apart
-    CHECK(run.train.accumulate == 8);
-    CHECK(run.precision == Precision::kFloat32);
-    CHECK(run.tf32);
-    CHECK(run.device != kCpu);
-  }
-  CHECK(read("dit_s_2.yaml", {"device=cpu", "tf32=false"}).device == kCpu);
-  CHECK(read("moh_dit_xl_2_90.yaml").checkpoint.keep == std::vector<std::int64_t>{2000000});
-}
-
-TEST_CASE("diffusion run: the ablations change what they are called, and not how many heads are active") {
-  const auto model = [](const std::string& name) {
-    return diffusion_run(read("../dit_ablations/" + name + ".yaml")).model;
-  };
-  const DitConfig full = model("full"), no_shared = model("no_shared"), one_stage = model("one_stage");
-  CHECK(no_shared.moh.num_shared.each == std::vector<std::int64_t>(12, 0));
-  CHECK_FALSE(no_shared.moh.two_stage);
-  CHECK_FALSE(one_stage.moh.two_stage);
-  CHECK(one_stage.moh.num_shared == full.moh.num_shared);
-  for (const DitConfig& each : {full, no_shared, one_stage})
-    CHECK(activated_heads(routing_of(each)) == Approx(0.75));
+TEST_CASE("diffusion run: the paper's recipe trains as its released code does") {
+  const RunConfig run = read("paper.yaml");
+  CHECK(run.train.batch_size == 32);  // of each of 8 GPUs, whose load-balance losses are apart
+  CHECK(run.train.accumulate == 8);
+  CHECK(run.precision == Precision::kFloat32);
+  CHECK(run.tf32);
+  CHECK(run.device != kCpu);
+  CHECK(read("paper.yaml", {"device=cpu", "tf32=false"}).device == kCpu);
 }
 
 TEST_CASE("diffusion run: configurations of CIFAR-10 have the heads that they say") {
