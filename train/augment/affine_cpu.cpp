@@ -35,7 +35,7 @@ struct Cubic {
   value = constant + at * (linear + at * (square + at * cube));
 }
 
-/// Of four pixels in a line.
+/// Sets `value` to the cubic interpolation of four pixels in a line.
 [[gnu::always_inline]] inline void line_value(const std::uint8_t* a, const std::uint8_t* b,
                                               const std::uint8_t* c, const std::uint8_t* d, double at,
                                               Quad& value) {

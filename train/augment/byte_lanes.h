@@ -79,7 +79,7 @@ constexpr __mmask16 kAllLanes = 0xffff;
 #endif
 }
 
-/// The same of as many integers as Ints has lanes.
+/// Stores four_bytes() of as many integers as Ints has lanes.
 [[gnu::always_inline]] inline void store_bytes(std::uint8_t* to, Ints v) {
 #if defined(__AVX512F__)
   const Ints zero{};

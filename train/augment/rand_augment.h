@@ -29,7 +29,7 @@ enum class AugmentKind {
   kTranslateY,
   kHue,
 };
-/// Of RandAugment.
+/// The number of RandAugment's operations.
 inline constexpr int kAugmentKinds = 15;
 
 /// An operation and its argument: degrees, bits, threshold, addend, factor of a blend, slope, share of the

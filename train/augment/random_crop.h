@@ -24,7 +24,7 @@ struct ColorJitter {
   double brightness = 0, contrast = 0, saturation = 0, hue = 0;
 };
 
-/// Those that are not 0, in random order.
+/// Draws the changes whose option is not 0, in random order.
 std::vector<AugmentOp> draw_color_jitter(const ColorJitter& options, Draws& draws);
 
 }  // namespace moh

@@ -36,7 +36,7 @@ class Resize {
   /// Throws ValueError unless both sizes are at least 1 x 1 and `part` lies within `to`.
   Resize(PictureSize from, PictureSize to, Filter filter, const PictureBox& part);
 
-  /// What the part depends on in the picture of size `from`.
+  /// The region of the picture of size `from` on which the part depends.
   const PictureBox& source() const { return source_; }
   /// The part, of size part.size(). `source` has the pixels of source().
   Picture operator()(const Picture& source) const;

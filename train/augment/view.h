@@ -5,8 +5,8 @@
 
 namespace moh {
 
-/// What of a picture a model sees: a crop of it, resized, and a part of that. Only pixels on which the result
-/// depends are decoded and computed; the result is that of doing the three one after the other.
+/// The part of a picture that a model sees: a crop of it, resized, and a part of that. Only pixels on which
+/// the result depends are decoded and computed; the result is that of doing the three one after the other.
 class PictureView {
  public:
   /// `crop`: of the picture. `part`: of the crop resized to `resized`; where it reaches beyond, the result is

@@ -69,8 +69,8 @@ struct Convolution {
   Shape images() const { return {batch, side, side, channels}; }
   Shape weight() const { return {outputs, channels / options.groups, kernel, kernel}; }
 };
-/// Those of TransNeXt-Tiny (8 images of 224 x 224) that are no matrix multiplication of pixels, and of each
-/// kind and size those of Stable Diffusion's autoencoder (one image of 256 x 256).
+/// The convolutions of TransNeXt-Tiny (8 images of 224 x 224) that are no matrix multiplication of pixels,
+/// and one of each kind and size of Stable Diffusion's autoencoder (one image of 256 x 256).
 std::vector<Convolution> convolutions();
 
 /// The cases by subject, each a file in op_cases/, and helpers to make them.

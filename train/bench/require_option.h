@@ -13,7 +13,7 @@ inline void require_option(bool condition, std::string_view command, std::string
                            std::string_view expected, std::string_view found) {
   if (!condition) throw ValueError(error_message(command, option, expected, found));
 }
-/// The same where the value is a number.
+/// require_option() for a value that is a number.
 template <class Number>
 requires std::is_arithmetic_v<Number>
 void require_option(bool condition, std::string_view command, std::string_view option,

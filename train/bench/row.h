@@ -25,7 +25,8 @@ class Row {
   static constexpr Format significant(int digits) { return {"%.*g", digits, 1}; }
   static constexpr Format percent(int digits) { return {"%.*f%%", digits, 100}; }
 
-  /// Its width is the larger one of the title's length and |width|; a negative width aligns to the left.
+  /// The width of a column is the larger one of the title's length and |width|; a negative width aligns to
+  /// the left.
   struct Column {
     std::string_view title;
     Format format = {};

@@ -22,9 +22,9 @@ namespace moh {
 //   config.yaml                              the configuration of the run
 //   tokenizer.json ...                       files of the tokenizer, if the model has one of its own
 //   manifest.json                            list of the other files with sizes and checksums (manifest.h)
-// It gets this name by a single rename, after all of it has been synced to disk.
+// The folder gets this name by a single rename, after all of it has been synced to disk.
 
-/// What is saved as a checkpoint. Tensors may be on any device; they pass through host memory block by block.
+/// The contents of a checkpoint. Tensors may be on any device; they pass through host memory block by block.
 struct CheckpointContents {
   std::int64_t step = 0;
   std::optional<double> metric;   ///< score of the evaluation; RetentionPolicy::keep_best compares it

@@ -16,7 +16,7 @@
 
 namespace moh {
 
-/// Which checkpoints are kept. The newest always is.
+/// The rule by which checkpoints are kept. The newest always is.
 struct RetentionPolicy {
   int keep_last = 3;                    ///< this many of the newest; at least 1
   bool keep_best = true;                ///< and the one with the best metric
@@ -63,8 +63,8 @@ class CheckpointStore {
   /// written; a failure to prune is a warning.
   std::filesystem::path save(const CheckpointContents& contents);
 
-  /// The same in two parts, for a checkpoint that is written elsewhere: a folder for its files, and, once
-  /// these are complete and synced (complete_checkpoint), the rename and all that follows it.
+  /// save() in two parts, for a checkpoint that is written elsewhere: a folder for its files, and, once these
+  /// are complete and synced (complete_checkpoint), the rename and all that follows it.
   std::unique_ptr<CheckpointDraft> begin(std::int64_t step) const;
   std::filesystem::path publish(const CheckpointDraft& draft, bool higher_is_better);
 

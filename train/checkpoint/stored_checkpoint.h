@@ -39,7 +39,7 @@ class StoredTensors final : public SafetensorsFile {
   mutable bool verified_ = false;
 };
 
-/// Which tensors a StoredCheckpoint opens.
+/// The tensors that a StoredCheckpoint opens.
 enum class LoadScope {
   kAll,
   kModelOnly,  ///< the model and its moving average

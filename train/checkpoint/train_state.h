@@ -11,12 +11,12 @@ namespace moh {
 
 class StoredCheckpoint;
 
-/// What training found out about a model besides its configuration (Task::identity), by name: the names of
-/// its classes, the hash of its tokenizer.
+/// The facts that training found out about a model besides its configuration (Task::identity), by name: the
+/// names of its classes, the hash of its tokenizer.
 using TrainedIdentity = std::vector<std::pair<std::string, std::string>>;
 
-/// What a run needs, besides tensors, to resume. There is no generator state: random numbers are a function
-/// of the seed and the step.
+/// The state that a run needs, besides tensors, to resume. There is no generator state: random numbers are a
+/// function of the seed and the step.
 struct TrainState {
   std::int64_t step = 0;             ///< finished steps
   std::int64_t samples = 0;          ///< consumed samples: the data position

@@ -64,7 +64,7 @@ std::string instead_of_option(const CLI::App& command, const std::string& found)
   return key.empty() ? "" : key + "=VALUE, without dashes";
 }
 
-/// What stands in place of words without an option. A conversion names both of its ends.
+/// The options to use in place of words without an option. A conversion reports both of its ends.
 std::string instead_of_word(const CLI::App& command, const std::string& found) {
   if (command.get_option_no_throw("--from") != nullptr && command.get_option_no_throw("--to") != nullptr)
     return "use --from and --to";

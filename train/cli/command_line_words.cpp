@@ -27,7 +27,7 @@ bool is_given(const std::vector<std::string>& arguments, const std::string& opti
   });
 }
 
-/// What the word may have been meant for.
+/// A hint about the option that the word may have been meant for.
 std::string hint(const CLI::App& command, const std::string& word) {
   if (command.get_option_no_throw("--prompt") != nullptr)
     return "a prompt follows --prompt: --prompt '" + word + "'";

@@ -30,7 +30,7 @@ enum ExitCode {
   kInterrupted = 130,  ///< a signal ended a command that saves nothing (128 + SIGINT, as in shells)
 };
 
-/// That of an error, a PeerError's being that of the process that failed.
+/// The exit code of an error; for a PeerError, that of the process that failed.
 int exit_code_of(const std::exception& error);
 
 /// The end of each help text.

@@ -129,7 +129,7 @@ void add_eval(const Commands& commands) {
   const auto [command, args] = add_command(commands, "eval", "Evaluate a checkpoint on held-out data", eval);
   add_checkpoint_and_text(command, args);
   add_description(command, args.config);
-  // Of `moh eval fid` it is not required.
+  // Not required by `moh eval fid`.
   command.get_option("--checkpoint")->required(false);
   command.require_subcommand(0, 1);
   command.parse_complete_callback([&command = command, &args = args] {

@@ -23,7 +23,7 @@ std::string error_of(const std::string& text) {
 
 void require_finite_numbers(CLI::App& app) {
   for (CLI::Option* const option : app.get_options()) {
-    // What the library calls the type of double, and of vectors and optionals of it.
+    // CLI11's name for the type of double, and of vectors and optionals of it.
     if (option->get_type_name().find("FLOAT") != std::string::npos) option->check(error_of);
   }
   for (CLI::App* const command : app.get_subcommands({})) require_finite_numbers(*command);

@@ -103,7 +103,7 @@ void continue_prompt(const LanguageModel& model, const std::string& prompt, cons
   log_report(report);
 }
 
-/// What a message says of a prompt before what is wrong with it.
+/// The beginning of a message about a prompt: where the prompt comes from.
 std::string source_of(const GenerateArgs& args, std::size_t prompt) {
   if (args.prompt_file == "-") return "standard input: ";
   if (!args.prompt_file.empty()) return printable_path(args.prompt_file) + ": ";

@@ -12,8 +12,8 @@ namespace moh::cli {
 
 namespace {
 
-/// Of an error in one of several processes: the others end with its exit code, and the first one prints it.
-/// It prints its own, and another one prints what the first cannot know.
+/// Ends all processes after an error in one of several: with its exit code, and the first one prints it. The
+/// first one prints its own errors; another process prints those that the first cannot know.
 int end_together(const std::exception& error, Communicator& processes) {
   const int code = exit_code_of(error);
   const std::string words = error_words(error);

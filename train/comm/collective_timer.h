@@ -23,7 +23,7 @@ class CollectiveTimer {
   CollectiveTimer(const CollectiveTimer&) = delete;
   CollectiveTimer& operator=(const CollectiveTimer&) = delete;
 
-  /// What is enqueued from now on, until end(), is this collective.
+  /// Work enqueued from now on, until end(), belongs to this collective.
   void begin(std::string name, std::size_t bytes);
   void end();
   /// All so far, in their order; waits for their ends.

@@ -14,7 +14,7 @@ namespace moh {
 /// that waits for the device comes back from there, and hears of it.
 class CollectiveWatchdog {
  public:
-  /// What it looks at, on its own thread.
+  /// The state that the watchdog checks, on its own thread.
   struct Watched {
     std::function<cuda::CollectiveCounts()> counts;
     std::function<void()> check;           ///< throws for an error of the library

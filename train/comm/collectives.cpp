@@ -160,7 +160,7 @@ void Collectives::exchange(const std::vector<Outgoing>& sends, const std::vector
     if (now >= look) {
       look = now + kLookEvery;
       const std::vector<int> ended = peers_.ended(transport_->awaited());
-      // What it has sent before it ended may still be under way.
+      // Messages that a process sent before it ended may still be under way.
       if (!ended.empty() && !transport_->poll()) fail_waiting(now - began, ended);
       if (deadline_ > 0 && now - began > deadline_) fail_waiting(now - began, {});
     }

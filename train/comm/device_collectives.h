@@ -13,7 +13,7 @@ namespace moh {
 class CollectiveTimer;
 class Communicator;
 
-/// What carries collectives between GPUs.
+/// The library that carries collectives between GPUs.
 enum class CommBackend : std::uint8_t {
   kAuto,  ///< NCCL
   kNccl,
@@ -64,7 +64,7 @@ class DeviceCollectives {
   virtual void barrier() = 0;
 
   /// Throws CommError, naming a rank and both calls, unless all processes have made the same calls so far.
-  /// Of all processes together, and on the host: before it waits for what may never end.
+  /// A collective on the host: called before the host waits for calls that may never end.
   void require_same_calls(Communicator& processes);
   /// Throws the CommError of collectives that have failed.
   virtual void check() = 0;

@@ -94,7 +94,7 @@ Launch detect_launch(const Environment& environment) {
     const int of_step = count_in(environment, "SLURM_STEP_NUM_TASKS");
     return {"srun", of_step > 0 ? of_step : 1, by_pmix};
   }
-  // What is missing of them is for meeting_of_torchrun() to say; the number tells whether they have to meet.
+  // meeting_of_torchrun() reports missing variables; the number tells whether processes have to meet.
   const bool by_torchrun = !environment("TORCHELASTIC_RUN_ID").empty();
   const bool has_rank = !environment("RANK").empty(), has_address = !environment("MASTER_ADDR").empty();
   if (by_torchrun || has_rank || has_address) {

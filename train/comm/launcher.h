@@ -9,7 +9,7 @@
 
 namespace moh {
 
-/// What has started this process, as its environment tells.
+/// The launcher that has started this process, according to its environment.
 struct Launch {
   std::string_view launcher;  ///< "mpirun", "srun", "torchrun", "mpiexec"; empty: nothing that starts several
   int size = 1;               ///< processes that were started

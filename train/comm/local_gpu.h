@@ -7,7 +7,7 @@
 
 namespace moh {
 
-/// What decides which GPU of its machine a process computes on.
+/// The facts that decide which GPU of its machine a process computes on.
 struct LocalPlace {
   std::optional<int> rank;  ///< among the processes of the machine, as the launcher says
   int processes = 1;        ///< of the machine

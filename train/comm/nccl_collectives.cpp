@@ -133,7 +133,8 @@ void NcclCollectives::fail() {
   }
 }
 
-/// What each process has done, as far as they answer. Throws PeerError if one has failed for another reason.
+/// The collectives that each process has called, begun and ended, as far as processes answer. Throws
+/// PeerError if one has failed for another reason.
 std::string NcclCollectives::roll_call() {
   if (processes_.alone()) return {};
   const cuda::CollectiveCounts counts = cuda::collective_counts();
@@ -148,7 +149,7 @@ std::string NcclCollectives::roll_call() {
   } catch (const CommError& error) {
     return std::string(" (") + error.what() + ")";
   }
-  // Of many processes those that differ from this one tell more.
+  // Among many processes, those that differ from this one tell more.
   constexpr int kMost = 8;
   std::string text;
   int told = 0;

@@ -6,7 +6,7 @@
 
 namespace moh {
 
-/// What a process tells the others about itself when they meet. Trivially copyable: it is sent as it is.
+/// The facts that a process sends to the others when they meet. Trivially copyable: sent byte by byte.
 struct PeerInfo {
   char host[256] = {};
   std::uint64_t pid_namespace = 0;  ///< in which `process` is its number
@@ -39,7 +39,7 @@ class Peers {
   std::string name(int rank) const;
   /// "rank 1 (host H, process P) and rank 3 (...)".
   std::string names(const std::vector<int>& ranks) const;
-  /// Of the given processes those of this machine that have ended.
+  /// The processes among the given ones that ran on this machine and have ended.
   std::vector<int> ended(const std::vector<int>& ranks) const;
 
  private:

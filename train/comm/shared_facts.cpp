@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::size_t kMostNamed = 4;  ///< ranks, values and facts of a message
 
-/// What one process has sent.
+/// The facts that one process has sent.
 struct Told {
   std::string process;  ///< "host H, process P"
   SharedFacts facts;

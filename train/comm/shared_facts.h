@@ -7,7 +7,7 @@
 
 namespace moh {
 
-/// What a fact is about. Of a difference it says which error ends the run.
+/// The subject of a fact, which decides the error that ends the run for a difference.
 enum class FactKind {
   kProgram,     ///< ConfigError
   kMachine,     ///< ConfigError

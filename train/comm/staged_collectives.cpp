@@ -9,8 +9,8 @@ namespace {
 
 using cuda::Queue;
 
-/// What is copied to and from the host, on the compute queue, comes after what the communication queue was
-/// asked for before, and before what it is asked for next.
+/// While it lives, copies to and from the host, on the compute queue, run after the earlier work of the
+/// communication queue, and before its subsequent work.
 class InOrder {
  public:
   InOrder() { cuda::wait_for(Queue::kCompute, Queue::kCommunication); }

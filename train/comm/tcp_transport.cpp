@@ -109,7 +109,7 @@ class Meeting {
     }
   }
 
-  /// What no process of a run says, strangers do, and end nothing.
+  /// False for a greeting that no process of a run sends: strangers' greetings end nothing.
   static bool is_of_a_run(const Hello& hello, int first) {
     return hello.greeting == kGreeting && hello.rank >= first && hello.rank < hello.size;
   }

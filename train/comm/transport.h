@@ -7,7 +7,7 @@
 
 namespace moh {
 
-/// What a process sends to another, or expects from it.
+/// A message that a process sends to another, or expects from it.
 struct Outgoing {
   int to;
   std::span<const std::byte> bytes;

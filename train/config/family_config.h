@@ -23,7 +23,8 @@ class Rules;
 
 /// Forward passes of an evaluation of a run, as far as its configuration tells, in items (tokens, images).
 struct EvaluationWork {
-  /// Of held-out data, at most: eval.max_tokens, eval.max_pictures. Nothing: all, which the data alone tell.
+  /// Items of held-out data, at most: eval.max_tokens, eval.max_pictures. Nothing: all, and only the data
+  /// tell how many.
   std::optional<std::int64_t> held_out = 0;
   std::int64_t samples = 0;  ///< of pictures that the model draws
 };
@@ -63,7 +64,7 @@ class FamilyConfig {
   /// Takes over what the training of a checkpoint has found out besides its configuration (Task::identity):
   /// names of classes.
   virtual void remember(std::span<const std::pair<std::string, std::string>> /*identity*/) {}
-  /// What an evaluation during the training takes.
+  /// The work of an evaluation during the training.
   virtual EvaluationWork evaluation_work() const { return {}; }
   /// The settings that a path of held-out data stands for, all of which are to be evaluated.
   virtual std::vector<std::string> evaluation_settings(const std::string& path) const {

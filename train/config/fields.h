@@ -130,7 +130,7 @@ struct Field {
   Target target;
   Bounds bounds;         ///< of the number, or of each number of a list
   std::string_view doc;  ///< one sentence, or two
-  /// Of a path: values that are words and not paths.
+  /// Values of a path that are words and not paths.
   std::span<const std::string_view> words = {};
 };
 

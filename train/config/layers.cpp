@@ -21,7 +21,7 @@ namespace fs = std::filesystem;
 constexpr std::string_view kIncludeKey = "include";
 constexpr std::size_t kMaxNameBytes = 4096;
 
-/// The same string for all paths to a file.
+/// One string for all paths to a file.
 fs::path identity(const std::string& path) {
   std::error_code error;
   fs::path canonical = fs::weakly_canonical(path, error);

@@ -29,7 +29,7 @@ struct Layers {
 void load_layers(const std::string& path, const std::vector<std::string>& overrides, Layers& layers,
                  Problems& problems);
 
-/// The same for the text of a file that has not been written yet; it must not include files.
+/// Loads the text of a file that has not been written yet; it must not include files.
 void load_text(std::string name, std::string text, const std::vector<std::string>& overrides, Layers& layers,
                Problems& problems);
 

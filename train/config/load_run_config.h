@@ -11,7 +11,7 @@
 
 namespace moh {
 
-/// What a command needs from the configuration besides the description of the model.
+/// The parts of the configuration that a command needs besides the description of the model.
 enum class ConfigUse {
   kModel,  ///< nothing: the command inspects a model, or measures one on synthetic data
   kData,   ///< data, since the command opens it
@@ -26,7 +26,7 @@ class RunFile {
   /// Throws ConfigError for a file that cannot be parsed as YAML; errors in its values are collected for
   /// finish().
   RunFile(const std::string& path, const std::vector<std::string>& overrides, FamilyConfigs families);
-  /// The same for a text that has not been written to a file yet; messages call it `name`.
+  /// Reads a text that has not been written to a file yet; messages call it `name`.
   static RunFile of_text(const std::string& name, std::string text, FamilyConfigs families,
                          const std::vector<std::string>& overrides = {});
 
@@ -34,7 +34,7 @@ class RunFile {
   const RunConfig& run() const { return run_; }
   /// Whether the model is that of init.from: its fields are not all given, and no preset is named.
   bool leaves_model_open() const;
-  /// Those of `keys` that neither the text nor a preset sets, with their values: "model.heads 8, ...".
+  /// The keys among `keys` that neither the text nor a preset sets, with their values: "model.heads 8, ...".
   std::string left_to_defaults(std::span<const std::string_view> keys) const;
   /// The keys of `model` that this run lacks although it starts from weights without a configuration, so that
   /// it has to give them (FamilyConfig::optional_model_keys).

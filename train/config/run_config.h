@@ -118,7 +118,7 @@ struct GuardConfig {
   SpikeConfig spike;
 };
 
-/// What the processes of a run have in common.
+/// Settings of the communication between the processes of a run: the section `comm`.
 struct CommConfig {
   CommBackend backend = CommBackend::kAuto;
   double timeout = 600;  ///< seconds; 0: no limit

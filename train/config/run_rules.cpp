@@ -101,7 +101,7 @@ void check_gradients(const RunConfig& run, Rules& rules) {
   }
 }
 
-/// What needs the gradients of a whole step before its first update.
+/// Refuses settings that need the gradients of a whole step before its first update.
 void check_fused_update(const RunConfig& run, Rules& rules) {
   if (!run.optim.adamw.fused_update) return;
   const auto refuse = [&](const char* key, const std::string& expected, const std::string& found,
@@ -155,7 +155,8 @@ void check_init(const RunConfig& run, const FamilyConfig* checkpoint, Rules& rul
   }
   if (checkpoint != nullptr) {
     std::vector<Difference> differing = run.family->disagreements(*checkpoint);
-    // What the user did not write follows from what the user wrote: the width of a head from their number.
+    // Values that the user did not write follow from those that the user wrote: the width of a head from
+    // their number.
     const auto is_given = [&](const Difference& d) { return rules.gives(d.key); };
     if (std::ranges::any_of(differing, is_given)) std::erase_if(differing, std::not_fn(is_given));
     for (const Difference& d : differing) {

@@ -14,7 +14,7 @@ std::size_t edit_distance(std::string_view a, std::string_view b);
 /// letters, and at most three, may differ.
 std::string nearest_name(std::string_view word, const std::vector<std::string>& candidates);
 
-/// The same for dotted keys. A key of the same last name in another section comes first (learning_rate or
+/// The nearest of dotted keys. A key of the same last name in another section comes first (learning_rate or
 /// train.learning_rate is optim.learning_rate), then the key of a name that other frameworks have for it (lr,
 /// epochs, n_embd), then the smallest edit distance over the whole key.
 std::string nearest_key(std::string_view key, const std::vector<std::string>& candidates);

@@ -45,7 +45,7 @@ class NumpyFile {
   /// Elements [first, first + to.size()) in the file's order, of a type that find_conversion() converts to
   /// F64.
   void read(const NumpyArray& array, std::uint64_t first, std::span<double> to) const;
-  /// The same for bytes ("|u1").
+  /// Reads bytes ("|u1").
   void read(const NumpyArray& array, std::uint64_t first, std::span<std::uint8_t> to) const;
 
  private:

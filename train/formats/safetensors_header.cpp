@@ -158,7 +158,7 @@ class HeaderHandler {
 
   bool in_metadata() const { return entry_ == kMetadataKey; }
 
-  /// What the current value has to be.
+  /// The type that the current value has to have.
   std::string_view expected() const {
     if (depth_ < 2) return kObject;
     if (depth_ == 3) return kNumbers;
@@ -244,7 +244,7 @@ class HeaderHandler {
   int depth_ = 0;              // of objects and arrays in each other
   std::string entry_, field_;  // the last key of the header, and of the object that is its value
   bool has_metadata_ = false;
-  // Of the tensor at hand:
+  // State of the current tensor:
   const StoredDType* dtype_ = nullptr;
   std::optional<std::vector<std::uint64_t>> shape_, offsets_;
   std::vector<std::uint64_t>* numbers_ = nullptr;  // that of them whose array is open

@@ -104,7 +104,7 @@ float round_to_odd(double value) {
   return std::bit_cast<float>((std::bit_cast<std::uint32_t>(nearest) - (away ? 1U : 0U)) | 1U);
 }
 
-/// The same for 64-bit integers, which a double cannot represent exactly.
+/// round_to_odd() for 64-bit integers, which a double cannot represent exactly.
 template <std::integral T>
 float round_to_odd(T value) {
   constexpr T kExact = T{1} << 53, kLost = (T{1} << 11) - 1;

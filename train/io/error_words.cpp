@@ -18,7 +18,7 @@ std::string words_of(const std::filesystem::filesystem_error& error) {
   return (paths.empty() ? "file system" : paths) + ": " + error.code().message();
 }
 
-/// Its text without "[json.exception.type_error.302] ".
+/// The text of an error without "[json.exception.type_error.302] ".
 std::string words_of(const nlohmann::json::exception& error) {
   const std::string_view text = error.what();
   const std::size_t end = text.starts_with('[') ? text.find("] ") : std::string_view::npos;

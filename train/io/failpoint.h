@@ -35,7 +35,7 @@ namespace failpoint {
 
 /// Result of pass() for the action `short`; errno values are positive.
 inline constexpr int kShortWrite = -1;
-/// Of the actions nan and flip.
+/// Results of pass() for the actions `nan` and `flip`.
 inline constexpr int kNan = -5, kFlip = -6;
 
 /// Counts a pass of the point and returns the errno to fail with, kShortWrite, or 0 to continue. Thread-safe.

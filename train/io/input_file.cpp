@@ -35,8 +35,8 @@ std::string begin_of(int fd) {
   return begin;
 }
 
-/// What lies in place of a file of this kind; null if the file may be what it is opened for. A checkpoint is
-/// never a web page or compressed, data may be; a pointer of Git LFS is short, and nobody's data.
+/// The stand-in that lies in place of a file of this kind; null if the file may be what it is opened for. A
+/// checkpoint is never a web page or compressed, data may be; a pointer of Git LFS is short, and never data.
 const StandIn* stand_in_for(InputKind kind, int fd, std::uint64_t size) {
   if (kind != InputKind::kCheckpoint && size > kStandInBytes) return nullptr;
   const std::string begin = begin_of(fd);

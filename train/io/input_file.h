@@ -19,8 +19,8 @@ enum class InputKind {
 
 /// A regular file open for reading at any position.
 ///
-/// It is read, not memory-mapped: truncating a mapped file kills the process with SIGBUS at the next access,
-/// and its bytes may change between a check and their use. A short read is an ordinary error.
+/// The file is read, not memory-mapped: truncating a mapped file kills the process with SIGBUS at the next
+/// access, and its bytes may change between a check and their use. A short read is an ordinary error.
 class InputFile {
  public:
   /// Throws the kind's error if the path is missing, unreadable or not a regular file.

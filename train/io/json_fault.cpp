@@ -22,7 +22,7 @@ bool is_of_word(char c) {
   return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_' || c == '+' || c == '-' || c == '.';
 }
 
-/// What to write in the place of a word that JSON does not have.
+/// Advice on what to write in place of a word that JSON does not have.
 std::string_view fix_of_word(std::string_view word) {
   if (word == "True" || word == "False") return "JSON writes true and false";
   if (word == "None" || word == "undefined" || word == "NULL") return "JSON writes null";

@@ -6,7 +6,7 @@
 
 namespace moh {
 
-/// What is wrong with a text that is not JSON, and where, for messages in place of those of a library.
+/// The error in a text that is not JSON, and its place, for messages in place of those of a library.
 struct JsonFault {
   std::size_t line = 1,
               column = 1;  ///< of the first character that is wrong, from 1 on; columns are characters

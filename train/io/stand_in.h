@@ -6,7 +6,7 @@
 
 namespace moh {
 
-/// What sometimes lies in place of a file: a pointer of Git LFS, a web page, a compressed file.
+/// A file of another kind in place of the expected one: a pointer of Git LFS, a web page, a compressed file.
 struct StandIn {
   std::string_view found;  ///< "a pointer of Git LFS, not the file"
   std::string_view fix;

@@ -10,7 +10,7 @@
 
 namespace moh {
 
-/// What the output stream for people can display.
+/// The abilities of the output stream for people.
 struct TerminalTraits {
   bool is_terminal = false;  ///< supports "\r" and "erase to the end of the line"
   bool color = false;

@@ -119,7 +119,7 @@ class ProgressReporter {
 /// The bar, at most `width` columns: fields that do not fit are left out, the least important first.
 std::string progress_bar(const StepProgress& progress, std::int64_t total_steps, double remaining_seconds,
                          int width, const TerminalTraits& traits);
-/// The same as a line without bar.
+/// The progress as a line without bar.
 std::string progress_line(const StepProgress& progress, std::int64_t total_steps, double remaining_seconds);
 
 /// The summary that a run prints at its end. Fields without a value are not shown.

@@ -11,8 +11,8 @@ struct Moments {
   Tensor mean, covariance;
 };
 
-/// Of N rows [N, D], float64 on the CPU, N >= 2: the covariance divides by N - 1, as numpy.cov. Bits do not
-/// depend on the number of threads. Throws ShapeError.
+/// Moments of N rows [N, D], float64 on the CPU, N >= 2: the covariance divides by N - 1, as numpy.cov. Bits
+/// do not depend on the number of threads. Throws ShapeError.
 Moments moments_of(const Tensor& rows);
 
 /// The squared Frechet (2-Wasserstein) distance of two normal distributions (Heusel et al. 2017, arXiv

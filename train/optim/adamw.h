@@ -67,7 +67,7 @@ class AdamW {
   Tensor finish_each() { return update_->finish(); }
 
   const AdamWOptions& options() const { return options_; }
-  /// Which elements this process updates.
+  /// The elements that this process updates.
   const std::shared_ptr<const ParameterShards>& shards() const { return shards_; }
   /// The trained parameters, and this process's elements of their values: handles.
   std::vector<Variable> trained() const;
@@ -79,9 +79,9 @@ class AdamW {
 
   /// The number of counted updates.
   std::int64_t steps() const { return steps_; }
-  /// What the updates change, under the names of the parameters: master copies of bfloat16 parameters, and
-  /// parameters of other types. Handles, not copies. Of divided ones the elements of this process, [count],
-  /// for each parameter, even if these are none.
+  /// The tensors that updates change, under the names of the parameters: master copies of bfloat16
+  /// parameters, and parameters of other types. Handles, not copies. Where the state is divided, the elements
+  /// of this process, [count], for each parameter, even if there are none.
   std::vector<NamedTensor> weights() const;
   /// The frozen parameters: handles, too.
   const std::vector<NamedTensor>& frozen() const { return frozen_; }
@@ -90,7 +90,7 @@ class AdamW {
   std::vector<NamedTensor> state() const;
   /// The elements of this process of the same.
   std::vector<TensorPart> state_parts() const;
-  /// Which elements of the parameters `parts` are, of which there is one for each, divided as weights() are.
+  /// The elements of the parameters that `parts` are: one part for each parameter, divided as weights() are.
   std::vector<TensorPart> parts_of(const std::vector<NamedTensor>& parts) const;
   /// Sets the number of updates that led to the contents of state(), after these were loaded.
   void set_steps(std::int64_t steps);

@@ -11,7 +11,7 @@ namespace moh {
 /// other processes have made are gathered. Where nothing is divided, they never are, and nothing is done.
 class ParameterGather {
  public:
-  /// Of the optimiser's parameters; it must outlive this object.
+  /// Gathers the optimiser's parameters; it must outlive this object.
   explicit ParameterGather(const AdamW& optimizer) : optimizer_(optimizer) {}
 
   /// The optimiser has updated its own elements. From now on whoever reads a parameter waits for the values

@@ -20,7 +20,7 @@ struct ParameterGroup {
   bool operator==(const ParameterGroup&) const = default;
 };
 
-/// What the optimiser does with one parameter.
+/// The optimiser's treatment of one parameter.
 struct ParameterUse {
   double weight_decay = 0;
   double learning_rate_scale = 1;

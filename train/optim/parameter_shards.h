@@ -36,9 +36,9 @@ struct TensorPart {
   std::int64_t begin = 0, whole = 0;
 };
 
-/// Which elements of the parameters this process updates: all of them, or, where the optimiser state is
-/// divided among the processes (ZeRO stage 1, arXiv 1910.02054), an equal part of each bucket, and all get
-/// the new values of all.
+/// The elements of the parameters that this process updates: all of them, or, where the optimiser state is
+/// divided among the processes (ZeRO stage 1, arXiv 1910.02054), an equal part of each bucket, and all
+/// processes get the new values of all elements.
 class ParameterShards {
  public:
   struct Range {
@@ -61,8 +61,8 @@ class ParameterShards {
   /// The norm of the gradients of all elements, equal in all processes, from that of this process's. In host
   /// memory; a collective.
   double norm_of_all(double own) const;
-  /// What DeviceAdamW::update() takes: gathers the sums of the squares of all processes on their GPUs. Empty
-  /// where nothing is divided.
+  /// The function that DeviceAdamW::update() takes: gathers the sums of the squares of all processes on their
+  /// GPUs. Empty where nothing is divided.
   std::function<Tensor(const Tensor& own)> squares_of_all() const;
 
   /// Completes the tensors `whole[i]` of all items from the parts [count] of all processes, `own[i]` being

@@ -41,8 +41,8 @@ class WeightAverage {
   /// The averages of the trained parameters under the parameters' names: handles, not copies. Divided as
   /// AdamW::weights().
   const std::vector<NamedTensor>& trained() const { return trained_; }
-  /// The same, of all processes, and the frozen parameters: the whole model that is evaluated. A collective
-  /// where it is divided, and then the averages are copies.
+  /// The averages of all processes, and the frozen parameters: the whole model that is evaluated. A
+  /// collective where the average is divided, and then the averages are copies.
   std::vector<NamedTensor> state() const;
 
  private:

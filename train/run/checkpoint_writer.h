@@ -24,12 +24,12 @@ class CheckpointWriter {
   virtual std::filesystem::path publish() = 0;
 };
 
-/// Of one process, which has everything.
+/// The writer of one process, which has everything.
 std::unique_ptr<CheckpointWriter> whole_checkpoint_writer(CheckpointStore& store);
 
-/// Of several, each of which writes its shard of the optimiser's state: begin() and publish() are
-/// collectives. `store` and the contents but for that state are those of process 0. All arguments outlive the
-/// result.
+/// The writer of several processes, each of which writes its shard of the optimiser's state: begin() and
+/// publish() are collectives. `store` and the contents except for that state are those of rank 0. All
+/// arguments outlive the result.
 std::unique_ptr<CheckpointWriter> sharded_checkpoint_writer(CheckpointStore* store, Communicator& processes);
 
 }  // namespace moh

@@ -21,7 +21,7 @@ constexpr std::array<std::string_view, 15> kHarmless = {
     "init.",        "comm.",       "profile.",          "train.stop_after_seconds",
     "ema.evaluate", "data.cache",  "optim.fused_update"};
 
-/// Of these sections, what is read in every step all the same.
+/// The keys of these sections that are read in every step all the same.
 constexpr std::array<std::string_view, 2> kHarmful = {"init.distill.", "comm.gradients"};
 
 /// Keys that together determine the end of the learning rate's cosine decay.

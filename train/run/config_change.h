@@ -27,7 +27,7 @@ using DataContents = std::vector<std::pair<std::string, std::string>>;
 void review_config_changes(const RunConfig& before, const RunConfig& now, bool allow,
                            const DataContents& data = {});
 
-/// The same for the contents of the data. Throws DataError.
+/// review_config_changes() for the contents of the data. Throws DataError.
 void review_data_changes(const DataContents& before, const DataContents& now, bool allow);
 
 }  // namespace moh

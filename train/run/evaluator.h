@@ -27,7 +27,7 @@ class Evaluator {
   /// `state` is that after the last finished step. The arguments outlive this object.
   Evaluator(const RunParts& run, const TrainStep& train_step, TrainState& state);
 
-  /// Of a run that goes on after a step whose checkpoint has this score.
+  /// Resumes a run after a step whose checkpoint has this score.
   void resume(double score);
   bool has_evaluated(std::int64_t step) const { return evaluated_at_ == step; }
   /// Evaluates, and has the task draw samples; nothing if `stop` returned true, and then the state says that

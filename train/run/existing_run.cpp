@@ -16,7 +16,7 @@ namespace fs = std::filesystem;
 
 constexpr std::string_view kOrigin = "# started with: ", kTask = "task: ";
 
-/// What a run's own config.yaml says of it; empty what it does not.
+/// The facts that a run's own config.yaml has of it; empty if it does not have them.
 struct ExistingRun {
   std::string config_file, task;
 };

@@ -30,7 +30,7 @@ class Guard {
       : config_(config), fused_update_(fused_update), state_(state) {}
 
   bool has_limits() const { return config_.spike.loss > 0 || config_.spike.grad_norm > 0; }
-  /// Of the next step. Infinite until guard.spike.window steps were made.
+  /// The limits of the next step. Infinite until guard.spike.window steps were made.
   UpdateLimits limits() const;
   /// Takes note of a finished step, number state.step. Returns what there is to say of a skipped one.
   std::optional<SkippedStep> check(const StepReport& report);

@@ -38,7 +38,7 @@ std::vector<Variable> leaves_of(const Model& model) {
   return leaves;
 }
 
-/// What processes have in common, wherever they compute.
+/// The part that host and device replicas have in common.
 class SeveralProcesses : public Replicas {
  public:
   SeveralProcesses(const Model& model, const AdamW& optimizer, const RunConfig& config,

@@ -26,9 +26,9 @@ namespace moh {
 ///     rows_of_all(), after_update()
 ///     compare_calls()
 ///
-/// What is captured in CUDA graphs are the passes with run_first_pass(), expect_last_backward() and
-/// finish_gradients(), and rows_of_all() with the update: a replay makes the same collectives without these
-/// calls. Everything else is called in each step.
+/// CUDA graphs capture the passes with run_first_pass(), expect_last_backward() and finish_gradients(), and
+/// rows_of_all() with the update: a replay makes the same collectives without these calls. Everything else is
+/// called in each step.
 ///
 /// A strategy that divides more than the optimiser's state has its places here: gradients that are freed when
 /// they are reduced (ZeRO stage 2) between expect_last_backward() and finish_gradients(), parameters that are

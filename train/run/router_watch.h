@@ -10,7 +10,7 @@
 
 namespace moh {
 
-/// What the routers of a model do in the course of a training.
+/// Observes the routers of a model in the course of a training.
 class RouterWatch {
  public:
   /// Selections that a head has to get in a step, if loads were even, before a load near 0 means something.

@@ -10,7 +10,7 @@
 
 namespace moh {
 
-/// What all processes of a run take to be the same, for require_same_facts().
+/// The facts that must be the same in all processes of a run, for require_same_facts().
 
 /// The version of the program and its file, the instruction set of its kernels, the C library; with a GPU,
 /// the variables of the environment by which CUDA's libraries compute in another way.

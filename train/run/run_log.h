@@ -19,8 +19,8 @@
 
 namespace moh {
 
-/// What a run tells: records in metrics.jsonl, lines and a progress bar on the console, the summary at the
-/// end. Of several processes the first one writes; step() is a collective.
+/// The output of a run: records in metrics.jsonl, lines and a progress bar on the console, the summary at the
+/// end. Rank 0 writes; step() is a collective.
 class RunLog {
  public:
   /// `state` is that after the last finished step; `clock`, `times` and it outlive this object. Records after

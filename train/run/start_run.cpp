@@ -31,8 +31,8 @@ SharedFacts facts_of(const StartOptions& options) {
           given("--allow-older", options.allow_older), given("--allow-changes", options.allow_changes)};
 }
 
-/// What the processes have found out since they began: shared heads that were measured, tokenizer and
-/// classes, the teacher.
+/// The facts that the processes have found out since they began: shared heads that were measured, tokenizer
+/// and classes, the teacher.
 SharedFacts facts_of(const RunConfig& config, const Task& task) {
   SharedFacts facts = config_facts(config);
   for (const SharedFacts& more :

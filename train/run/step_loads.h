@@ -16,7 +16,7 @@ class StepLoads {
   void begin(std::int64_t micro_batches);
   /// Adds those of a micro-batch, by layer (Task::head_loads).
   void add(std::span<const Tensor> loads);
-  /// Those of all layers, for the sum over processes.
+  /// The loads of all layers, for the sum over processes.
   const Tensor& all() const { return all_; }
   /// The means over the micro-batches, of those that were added; undefined for layers without.
   const std::vector<Tensor>& of_layers() const { return of_layers_; }

@@ -32,7 +32,7 @@ class StepTrace {
   /// A step begins, on the thread that trains. Until it ends, ops and phases of the thread, the time of
   /// WaitScopes, and what is told to add_collective() belong to it.
   void begin_step(std::int64_t step);
-  /// It ends, its work on the device included.
+  /// Ends the step, its work on the device included.
   void end_step();
   bool in_step() const { return recording_; }
   /// Whether a step of the calling thread is traced.
@@ -56,7 +56,7 @@ class StepTrace {
     double begin, seconds;  ///< since the begin of the trace
     std::int64_t number;    ///< of a step; of a collective its bytes; -1: none
   };
-  /// What is alive during a step.
+  /// The objects that live during a step.
   struct Recorder {
     explicit Recorder(Device device) : clock(device), profiler(clock) {}
     DeviceClock clock;
@@ -83,7 +83,7 @@ class StepTrace {
   std::size_t written_ = 0;
 };
 
-/// What a step waits for.
+/// Names of the waits of a step.
 inline constexpr std::string_view kWaitForData = "wait for data", kWaitForProcesses = "wait for processes",
                                   kWaitForCheckpoint = "wait for the checkpoint";
 

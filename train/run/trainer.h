@@ -31,8 +31,8 @@ struct TrainOutcome {
 /// configuration, the parameters and the step's number, so that a run that was killed and resumed computes
 /// the same as an uninterrupted one.
 ///
-/// Of several processes each has a Trainer, which makes the same decisions as the others. What ends a run in
-/// one of them, a signal or the time limit, ends it in all.
+/// Each of several processes has a Trainer, which makes the same decisions as the others. A signal or the
+/// time limit in one of them ends the run in all.
 class Trainer {
  public:
   /// `resume_from` is a checkpoint whose parameters the task's model already has; null for a new run. The

@@ -65,8 +65,8 @@ class Family {
   virtual AnalysisInputs analysis_inputs(const RunConfig& run, const Model& model,
                                          std::span<const AnalyzedFiles> files,
                                          const AnalyzeOptions& options) const;
-  /// What predicts classes of files with a trained model, which must outlive it. Throws ConfigError for a
-  /// family without classes.
+  /// Makes the predictor of classes of files with a trained model, which must outlive it. Throws ConfigError
+  /// for a family without classes.
   virtual std::unique_ptr<Predictor> make_predictor(const RunConfig& run, const Model& model) const;
 };
 

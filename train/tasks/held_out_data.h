@@ -18,7 +18,7 @@ class EvaluationDetails {
   virtual ~EvaluationDetails() = default;
   /// As text, in lines.
   virtual std::string table() const = 0;
-  /// The same, and more, as a JSON object.
+  /// The details, and more, as a JSON object.
   virtual std::string json() const = 0;
 };
 

@@ -31,7 +31,7 @@ struct ModelSource {
 std::unique_ptr<FamilyConfig> read_model_config(const ModelLocation& location, const Families& families,
                                                 const std::string& part = {});
 
-/// What tensors tell of a model that comes without a configuration.
+/// The description that tensors give of a model that comes without a configuration.
 struct TensorModel {
   std::unique_ptr<FamilyConfig> model;  ///< null: no family has such tensors
   std::vector<std::string> untold;      ///< keys of `model` that they leave open

@@ -58,8 +58,8 @@ struct NamedNumber {
   NumberOfRow derived = {};     ///< kRow
 };
 
-/// What the packed numbers of a micro-batch are. Travels with a step from the pass that made its numbers to
-/// the host that reads them, as later steps may have others.
+/// The meaning of the packed numbers of a micro-batch. Travels with a step from the pass that made its
+/// numbers to the host that reads them, as later steps may have others.
 class NumberLayout {
  public:
   NumberLayout() = default;

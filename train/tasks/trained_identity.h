@@ -9,15 +9,15 @@ namespace moh {
 /// Base of a family's configuration whose descriptions in other formats may say what training found out.
 class KeepsIdentity {
  public:
-  /// What remember() would have to be told.
+  /// The identity that remember() would have to be given.
   virtual TrainedIdentity identity() const = 0;
 
  protected:
   ~KeepsIdentity() = default;
 };
 
-/// What training found out about a stored model: what its checkpoint says, or, for a model in another format,
-/// what `config`, which was read from it, does. Throws CheckpointError.
+/// The facts that training found out about a stored model: those of its checkpoint, or, for a model in
+/// another format, of `config`, which was read from it. Throws CheckpointError.
 TrainedIdentity trained_identity(const ModelLocation& source, const FamilyConfig& config);
 
 }  // namespace moh

@@ -53,7 +53,7 @@ class TrainingStep;
 ///     step.set_targets(sum of step.size().targets over the processes);
 ///     for each micro-batch: step.load(index).loss(generator)
 ///
-/// What families implement is private: a loss can be had of a loaded micro-batch alone.
+/// Families implement the private functions: a loss can be had of a loaded micro-batch alone.
 class TrainingData {
  public:
   virtual ~TrainingData() = default;
@@ -89,13 +89,13 @@ class MicroBatch {
  public:
   explicit MicroBatch(TrainingData& data) : data_(&data) {}
 
-  /// Its loss. On a GPU this is captured, and replayed for other micro-batches: it does not synchronise,
-  /// copies nothing from the host, and depends on step and micro-batch only through what
+  /// The loss of the micro-batch. On a GPU this is captured, and replayed for other micro-batches: it does
+  /// not synchronise, copies nothing from the host, and depends on step and micro-batch only through what
   /// TrainingStep::load() and set_targets() put into device memory, and the generator.
   MicroBatchLoss loss(Generator& generator) const { return data_->loss(generator); }
-  /// Its loads, for a load-balance loss over the whole step: of each attention layer the share of its tokens
-  /// that select each routed head, as in a following loss() with the same random numbers; undefined where no
-  /// head is routed. Captured as loss() is.
+  /// The loads of the micro-batch, for a load-balance loss over the whole step: of each attention layer the
+  /// share of its tokens that select each routed head, as in a following loss() with the same random numbers;
+  /// undefined where no head is routed. Captured as loss() is.
   std::vector<Tensor> head_loads(Generator& generator) const { return data_->head_loads(generator); }
 
  private:
@@ -110,7 +110,7 @@ class TrainingStep {
   TrainingStep(const TrainingStep&) = delete;
   TrainingStep& operator=(const TrainingStep&) = delete;
 
-  /// Of this process's micro-batches.
+  /// The size of this process's micro-batches.
   StepSize size() const { return size_; }
   /// The targets of the step, of all processes: the divisor of the loss. On a GPU it is put into device
   /// memory, where the loss reads it. Before load().

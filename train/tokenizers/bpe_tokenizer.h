@@ -14,7 +14,7 @@
 
 namespace moh {
 
-/// What a BpeTokenizer is made of.
+/// The parts of a BpeTokenizer.
 struct BpeTokenizerParts {
   std::string name;  ///< of Tokenizer
   std::uint64_t content_hash = 0;

@@ -56,7 +56,7 @@ std::size_t last_sound(const Tokenizer& tokenizer, std::string_view text, std::s
 std::size_t find_cut(const Tokenizer& tokenizer, std::string_view text) {
   if (tokenizer.encodes_in_pieces()) return text.size();
   if (text.size() < 2) return 0;
-  // What follows is part of the comparison: the end of `text` is not the end of the whole text.
+  // The text that follows is part of the comparison: the end of `text` is not the end of the whole text.
   const std::size_t from = text.size() - std::min(text.size() / 2, kAround);
   const auto between_words = [&](std::size_t place) {
     return (text[place] == ' ' || text[place] == '\n') && is_letter_or_digit(text[place - 1]);

@@ -54,7 +54,7 @@ Json json_of(const std::filesystem::path& path) {
   return Json::parse(read_json_object(path, InputKind::kData, kMaxBytes, kMaxDepth));
 }
 
-/// What special_tokens_map.json says, which counts in transformers where tokenizer_config.json has no
+/// Reads special_tokens_map.json, which counts in transformers where tokenizer_config.json has no
 /// added_tokens_decoder.
 void read_map(const std::filesystem::path& path, TokenizerUse& use) {
   const Json json = json_of(path);

@@ -17,8 +17,8 @@ std::vector<TokenizerFile> files_of_use(const std::filesystem::path& tokenizer_f
 /// instead.
 inline constexpr const char* kOriginalKey = "moh_tokenizer_file";
 
-/// What the tokenizer_config.json beside a tokenizer's file says; of bos_token and eos_token also the
-/// special_tokens_map.json, where the former has neither them nor an added_tokens_decoder.
+/// The contents of the tokenizer_config.json beside a tokenizer's file; for bos_token and eos_token also of
+/// the special_tokens_map.json, where the former has neither them nor an added_tokens_decoder.
 struct TokenizerUse {
   std::string file;                     ///< its path, for messages
   std::optional<std::string> begin;     ///< bos_token

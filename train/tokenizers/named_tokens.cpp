@@ -165,7 +165,7 @@ AddedToken with_known_flags(const NamedToken& named, const AddedVocabulary& adde
 std::vector<NamedToken> read_named_tokens(const std::filesystem::path& tokenizer_file) {
   const FileBeside config(tokenizer_file, "tokenizer_config.json");
   const bool has_decoder = config.has(kDecoder);
-  // What is in the other files is in added_tokens_decoder, where there is one.
+  // The tokens of the other files are in added_tokens_decoder, where there is one.
   const FileBeside map(tokenizer_file, has_decoder ? "" : "special_tokens_map.json");
   std::vector<NamedToken> tokens;
   if (has_decoder)

@@ -28,7 +28,7 @@ class PreTokenizer {
 
 using PreTokenizers = std::vector<std::unique_ptr<const PreTokenizer>>;
 
-/// What becomes of the matches of a pattern, and of the text between them.
+/// Treatment of the matches of a pattern, and of the text between them.
 enum class SplitBehavior {
   kRemoved,             ///< matches are dropped
   kIsolated,            ///< each is a piece

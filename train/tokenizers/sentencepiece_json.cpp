@@ -36,7 +36,7 @@ std::string normalizer_json(const SentencePieceModel& model) {
   const char* const space = model.escapes_spaces ? "\u2581" : " ";
   if (!model.rules.empty()) add({{"type", "Precompiled"}, {"precompiled_charsmap", to_base64(model.rules)}});
   if (model.removes_extra_spaces) {
-    // What is put before a text makes one space with those that it begins with.
+    // The space put before a text makes one space with those that the text begins with.
     if (model.adds_prefix) add({{"type", "Prepend"}, {"prepend", " "}});
     if (!model.adds_prefix) add(replace("Regex", "(?<!\\s|\\S) +", ""));
     add(replace("Regex", " +", " "));

@@ -13,8 +13,8 @@ namespace moh {
 /// space before a text; and spaces as U+2581.
 std::string normalizer_json(const SentencePieceModel& model);
 
-/// Of a byte-pair encoding user-defined pieces are words, the longest that begins at a place. No text becomes
-/// the token of a byte, which is called <0x41>: it is cut there.
+/// In a byte-pair encoding user-defined pieces are words, the longest that begins at a place. No text becomes
+/// the token of a byte, which is called <0x41>: the text is cut there.
 std::string pre_tokenizer_json(const SentencePieceModel& model);
 
 std::string decoder_json(const SentencePieceModel& model);

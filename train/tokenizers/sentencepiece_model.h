@@ -10,7 +10,7 @@
 
 namespace moh {
 
-/// What a piece of a SentencePiece model stands for, by its number in the file.
+/// The meaning of a piece of a SentencePiece model, by its number in the file.
 enum class PieceType {
   kNormal = 1,
   kUnknown = 2,      ///< what has no other token; a model has one
@@ -36,7 +36,7 @@ struct SentencePieceModel {
   std::optional<TokenId> begin, end;  ///< control pieces by their names
   std::string unknown_text;           ///< what `unknown` is decoded to
 
-  // Of the normaliser.
+  // The normaliser.
   std::string rules;  ///< precompiled character map; "": none
   bool adds_prefix = true, removes_extra_spaces = true, escapes_spaces = true;
 };

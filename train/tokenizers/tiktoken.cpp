@@ -105,7 +105,7 @@ std::unique_ptr<const Tokenizer> read_tiktoken(const std::filesystem::path& path
     parts.bytes[place] = rank.bytes;
   }
   add_special(file.encoding.special, where, parts);
-  // What matches are the words; tiktoken drops the rest, of which the published patterns leave none.
+  // Matches are the words; tiktoken drops the rest, of which the published patterns leave none.
   parts.pre_tokenizers.push_back(split_pre_tokenizer({with_unicode_16(file.encoding.pattern), where},
                                                      SplitBehavior::kRemoved, /*invert=*/true));
   refuse_others(file, path, parts);

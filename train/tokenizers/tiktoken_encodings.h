@@ -13,7 +13,7 @@ namespace moh {
 
 using SpecialTokens = std::vector<std::pair<std::string, TokenId>>;
 
-/// What a file of ranks does not say.
+/// The parts of an encoding that a file of ranks lacks.
 struct TiktokenEncoding {
   std::string pattern;  ///< a regular expression; its matches are the words
   SpecialTokens special;

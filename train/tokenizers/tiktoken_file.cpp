@@ -21,7 +21,7 @@ using Json = nlohmann::json;
 constexpr std::uint64_t kMaxFileBytes = std::uint64_t{256} << 20, kMaxJsonBytes = std::uint64_t{16} << 20;
 /// Ids are places in arrays: a file must not make them large.
 constexpr TokenId kMaxId = 1 << 24;
-/// Of a token: all its divisions are looked up.
+/// The longest token: all its divisions are looked up.
 constexpr std::size_t kMaxTokenBytes = 1024;
 constexpr const char* kEncodingFile = "tiktoken.json";
 

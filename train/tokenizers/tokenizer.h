@@ -24,7 +24,7 @@ class Tokenizer {
  public:
   virtual ~Tokenizer() = default;
 
-  /// Its kind in messages and token files: "byte", or the name of its file. At most 31 bytes.
+  /// The tokenizer's kind in messages and token files: "byte", or the name of its file. At most 31 bytes.
   virtual std::string_view name() const = 0;
   virtual std::int64_t vocab_size() const = 0;
   /// A hash of everything that determines the ids of a text. It is stored in token files and checkpoints, so
@@ -48,13 +48,13 @@ class Tokenizer {
   /// Appends the ids of `text` to `ids`. What is not UTF-8 is read as U+FFFD by tokenizers that have
   /// characters. Throws DataError for text that the vocabulary cannot express.
   virtual void encode(std::string_view text, std::vector<TokenId>& ids) const = 0;
-  /// The same for a text that goes on from another: nothing is put before its first word.
+  /// Encodes a text that continues another: nothing is put before its first word.
   virtual void encode_rest(std::string_view text, std::vector<TokenId>& ids) const { encode(text, ids); }
   /// The text of an id in bytes, which need not be whole characters (see Utf8Stream). Throws ValueError for
   /// an id outside the vocabulary.
   virtual std::string_view token_bytes(TokenId id) const = 0;
-  /// What other programs write for a token without text: "</s>". Empty for tokens with text, and where there
-  /// is no such spelling.
+  /// The spelling of other programs for a token without text: "</s>". Empty for tokens with text, and where
+  /// there is no such spelling.
   virtual std::string_view special_text(TokenId /*id*/) const { return {}; }
 };
 
@@ -86,7 +86,7 @@ std::string describe(const Tokenizer& tokenizer);
 /// character that breaks off (Unicode's recommended practice, as Python decodes with errors="replace").
 std::string with_valid_utf8(std::string_view text);
 
-/// What becomes of control characters other than newline and tab, such as a sampled ESC.
+/// Treatment of control characters other than newline and tab, such as a sampled ESC.
 enum class ControlCharacters {
   kReplace,  ///< U+FFFD, for terminals, where they could start a control sequence
   kKeep

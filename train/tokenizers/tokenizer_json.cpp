@@ -449,7 +449,7 @@ std::vector<std::string> bytes_of_tokens(const Node& root, const Vocabulary& voc
   return bytes;
 }
 
-/// What of added tokens determines ids.
+/// The properties of added tokens that determine ids.
 std::string text_of(const AddedVocabulary& added) {
   std::string text;
   for (const AddedToken& token : added.tokens()) {

@@ -24,7 +24,7 @@ struct Arrival {
   std::int32_t begin = -1;  // of the piece; -1: no path yet
   TokenId id = -1;
 
-  /// Of equal paths the first counts.
+  /// Among equal paths the first counts.
   void improve(float other_score, std::int32_t other_begin, TokenId other_id) {
     if (begin >= 0 && !(other_score > score)) return;
     *this = {other_score, other_begin, other_id};

@@ -40,7 +40,7 @@ Json special_token(const std::string& name, TokenId id) {
           {"rstrip", false}, {"normalized", false}, {"special", true}};
 }
 
-/// What begins a text with these ids when special tokens are asked for; null for none.
+/// The template by which a text begins with these ids when special tokens are asked for; null for none.
 Json template_of(std::span<const TokenId> ids, const std::unordered_map<TokenId, std::string>& names) {
   if (ids.empty()) return {};
   Json single = Json::array(), tokens = Json::object();

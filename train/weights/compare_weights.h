@@ -30,8 +30,8 @@ WeightDifferences compare_weights(std::span<const WeightInfo> parameters, const 
 
 /// The number of differences by kind: "12 missing, 1 unexpected".
 std::string describe(const WeightDifferences& differences);
-/// The same with a line for the reason, if known, else one for each name; names that differ only in layer
-/// numbers share a line (fold_names.h).
+/// Lists the differences with a line for the reason, if known, else one for each name; names that differ only
+/// in layer numbers share a line (fold_names.h).
 std::string list(const WeightDifferences& differences);
 
 /// Compares the tensors of a checkpoint with those that a model expects, by name, shape and dtype. Throws one

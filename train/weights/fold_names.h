@@ -21,9 +21,9 @@ inline constexpr std::size_t kMostFoldedLines = 40;
 /// Groups tensors of the same type and shape, in the order of the first of each group.
 std::vector<FoldedNames> fold_tensors(std::span<const WeightInfo> tensors);
 
-/// The same for names, "layers.{0-31}.rotary_emb.inv_freq (32)", and for lines "NAME: message", of which
-/// those with the same message form a group. At most kMostFoldedLines, then "... and 12 more", as the number
-/// of names in a file is not bounded.
+/// Folds names, "layers.{0-31}.rotary_emb.inv_freq (32)", and lines "NAME: message", of which those with the
+/// same message form a group. At most kMostFoldedLines, then "... and 12 more", as the number of names in a
+/// file is not bounded.
 std::vector<std::string> fold_lines(std::span<const std::string> lines);
 
 }  // namespace moh

@@ -96,7 +96,7 @@ class PickleTree {
 
   std::int64_t integer(PickleId id) const { return std::bit_cast<std::int64_t>(nodes_[id].number); }
   double floating(PickleId id) const { return std::bit_cast<double>(nodes_[id].number); }
-  /// Of kText, kBytes and kBigInt (little-endian two's complement).
+  /// The bytes of a kText, kBytes or kBigInt (little-endian two's complement).
   std::string_view bytes(PickleId id) const { return text_.at(nodes_[id].number, nodes_[id].size); }
   /// "collections.OrderedDict"; of a kGlobal or kObject.
   const std::string& name(PickleId id) const { return names_[nodes_[id].name]; }

@@ -30,7 +30,7 @@ class PickleMachine {
   /// Pushes the next `size` bytes of the text.
   void push_bytes(PickleKind kind, std::uint64_t size);
   void push_global(const std::string& module, const std::string& name);
-  /// The same with both names taken from the stack.
+  /// Pushes a global with both names taken from the stack.
   void push_global();
 
   // The stack
@@ -45,7 +45,7 @@ class PickleMachine {
 
   // The memo
   void remember(std::size_t index);
-  /// The same under the next free index.
+  /// Remembers under the next free index.
   void remember() { remember(num_memoized_); }
   void recall(std::size_t index);
 

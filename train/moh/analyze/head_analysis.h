@@ -16,7 +16,7 @@
 
 namespace moh {
 
-/// What HeadAnalysis has to know about the model that it observes.
+/// The facts that HeadAnalysis needs about the model that it observes.
 struct WatchedModel {
   std::vector<LayerHeads> layers;
   std::int64_t vocab_size = 0;  ///< 0 where tokens have no ids

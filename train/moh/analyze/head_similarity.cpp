@@ -149,7 +149,7 @@ void add_cosines(HeadPairs& pairs, const SequenceTrace& trace, const Tensor& fea
   });
 }
 
-/// What each head adds to the layer's output, for a block of tokens: [block, H, D].
+/// The contribution of each head to the layer's output, for a block of tokens: [block, H, D].
 Tensor contributions_of(const SequenceTrace& trace, Block block) {
   const std::int64_t heads = trace.heads.dim(1), width = trace.heads.dim(2), out = trace.output.dim(0);
   const Tensor z = trace.heads.slice(block.begin, block.end).reshape({block.size(), heads * width});

@@ -13,7 +13,7 @@ namespace moh {
 class RunningMoments {
  public:
   RunningMoments() = default;
-  /// Those of `count` values with this mean and sum of squared deviations from it.
+  /// Moments of `count` values with this mean and sum of squared deviations from it.
   RunningMoments(std::int64_t count, double mean, double squares)
       : count_(count), mean_(mean), squares_(squares) {}
 

@@ -99,7 +99,7 @@ class BatchWorkers {
     changed_.notify_all();
   }
 
-  /// What goes wrong beside a sample, such as memory for a batch's entry, is next()'s to throw.
+  /// Errors beside a sample, such as no memory for a batch's entry, are thrown by next().
   void work_or_break() {
     try {
       work();

@@ -5,9 +5,9 @@
 
 namespace moh {
 
-/// Which of `total` things a bounded evaluation looks at: `most` of them, spread evenly over all from the
-/// first one on; all for `most` 0. A function of the two numbers alone, so that runs with other batch sizes
-/// or numbers of processes look at the same ones.
+/// The subset of `total` things that a bounded evaluation looks at: `most` of them, spread evenly over all
+/// from the first one on; all for `most` 0. A function of the two numbers alone, so that runs with other
+/// batch sizes or numbers of processes look at the same ones.
 class SpreadSubset {
  public:
   SpreadSubset(std::int64_t total, std::int64_t most)

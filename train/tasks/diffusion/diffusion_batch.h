@@ -32,8 +32,8 @@ class NoisySamples {
   static std::span<float> start_of(const DiffusionBatch& batch, std::int64_t row);
   /// Sample `row` of a training: its step, noise and dropped label are a function of (seed, sample).
   void make(DiffusionBatch& batch, std::int64_t row, std::uint64_t seed, std::int64_t sample) const;
-  /// The same for held-out picture number `picture`, with a label: its noise is a function of the number, and
-  /// the steps of successive pictures are spread evenly.
+  /// Makes held-out picture number `picture`, with a label: its noise is a function of the number, and the
+  /// steps of successive pictures are spread evenly.
   void make_held_out(DiffusionBatch& batch, std::int64_t row, std::int64_t picture) const;
   /// With a step that is given.
   void make_at(DiffusionBatch& batch, std::int64_t row, std::int64_t step, RandomKey key) const;

@@ -12,7 +12,7 @@
 
 namespace moh {
 
-/// What a run with diffusion trains on: one of the two, or nothing.
+/// The training data of a diffusion run: one of the two, or nothing.
 struct DiffusionSource {
   PictureSourcePtr pictures;
   LatentSourcePtr latents;

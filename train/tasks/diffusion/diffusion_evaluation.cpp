@@ -17,7 +17,7 @@ namespace moh {
 
 namespace {
 
-/// Of pictures that count: their number, and the sums of the two parts of their losses.
+/// Sums over pictures that count: their number, and the two parts of their losses.
 using Sums = std::array<double, 3>;
 
 DiffusionTargets on(const DiffusionTargets& t, Device device) {

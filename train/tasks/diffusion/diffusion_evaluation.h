@@ -30,7 +30,7 @@ class HeldOutSamples {
   HeldOutSamples(HeldOutStartsPtr starts, const DitConfig& model, const HeldOutOptions& options,
                  std::shared_ptr<BrokenPictures> broken);
 
-  /// Which of the held-out pictures are evaluated.
+  /// The held-out pictures that are evaluated.
   const SpreadSubset& pictures() const { return pictures_; }
   std::int64_t size() const;
   std::int64_t rows(std::int64_t batch) const;

@@ -41,8 +41,8 @@ struct DiffusionRun final : CloneableFamilyConfig<DiffusionRun> {
   ImageDataConfig data;
   DiffusionConfig diffusion;
   TrainingSamples sample;
-  /// Of the training of a checkpoint, in the order of labels; empty: those of data.class_names or of the
-  /// pictures.
+  /// Class names of a checkpoint's training, in the order of labels; empty: those of data.class_names or of
+  /// the pictures.
   std::vector<std::string> class_names;
   /// Hash of the autoencoder that made the latents of a checkpoint's training; empty: not known.
   std::string trained_autoencoder;

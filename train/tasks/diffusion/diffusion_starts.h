@@ -9,7 +9,7 @@
 
 namespace moh {
 
-/// What a diffusion model learns to make, x_0, of the samples of a training: pictures from -1 to 1, or
+/// The clean samples x_0 of a training, which a diffusion model learns to make: pictures from -1 to 1, or
 /// latents times their scaling factor. Thread-safe.
 class TrainingStarts {
  public:
@@ -21,7 +21,7 @@ class TrainingStarts {
   virtual std::int64_t make(std::int64_t sample, std::span<float> start) const = 0;
 };
 
-/// The same of held-out pictures, by their number.
+/// The clean samples of held-out pictures, by their number.
 class HeldOutStarts : public LabelledSource {
  public:
   /// Throws DataError for a broken picture.
@@ -44,7 +44,7 @@ struct LatentSampling {
 /// drawn anew for each sample, as a function of (seed, sample).
 std::unique_ptr<TrainingStarts> starts_of(LatentSourcePtr latents, const SampleOrder& order,
                                           const LatentSampling& sampling);
-/// The same as the picture is, with noise that is a function of its number.
+/// Latents of pictures that are not mirrored, with noise that is a function of their number.
 HeldOutStartsPtr held_out_starts(LatentSourcePtr latents);
 
 }  // namespace moh

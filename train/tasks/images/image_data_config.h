@@ -42,11 +42,11 @@ struct ImageDataConfig {
 /// pixels. Without eval_resize it is image_size / eval_share, rounded down, as timm and DeiT have it.
 ImageDataConfig settled(ImageDataConfig config, std::int64_t model_size);
 
-/// What weights were trained for, and a run that starts from them goes on with unless it says otherwise: the
-/// statistics of channels, and how a picture becomes one of image_size.
+/// Takes over the settings that weights were trained with, which a run that starts from them keeps unless it
+/// sets others: the statistics of channels, and how a picture becomes one of image_size.
 void take_view_of(const ImageDataConfig& from, ImageDataConfig& to);
 
-/// What becomes of training pictures: the section `augment`. The defaults are the paper's recipe, but for
+/// Augmentation of training pictures: the section `augment`. The defaults are the paper's recipe, except for
 /// repeated augmentation.
 struct AugmentConfig {
   RandomCrop crop;

@@ -49,8 +49,8 @@ PerLayer heads_of(const ImageModelConfig& config);
 std::int64_t layers_of(const ImageModelConfig& config);
 std::vector<HeadRoutingOptions> routing_of(const ImageModelConfig& config);
 
-/// The same model in one form: routing listed layer by layer (spelt_out), and defaults for the sizes of the
-/// other architecture.
+/// The model in one form: routing listed layer by layer (spelt_out), and defaults for the sizes of the other
+/// architecture.
 ImageModelConfig spelt_out(ImageModelConfig config);
 
 /// Names of the published models of both architectures.

@@ -56,7 +56,7 @@ std::vector<Difference> model_differences(ImageModelConfig expected, ImageModelC
 
 constexpr std::string_view kMean = "data.mean", kStd = "data.std";
 
-/// What pictures are normalised with, where it differs.
+/// The differences in mean and deviation, by which pictures are normalised.
 std::vector<Difference> statistics_differences(ImageDataConfig expected, ImageDataConfig found) {
   std::vector<Difference> differing = differences(image_data_section(expected), image_data_section(found));
   std::erase_if(differing, [](const Difference& d) { return d.key != kMean && d.key != kStd; });

@@ -22,8 +22,8 @@ struct ImageRun final : CloneableFamilyConfig<ImageRun>, KeepsIdentity {
   ImageModelConfig model;
   ImageDataConfig data;
   AugmentConfig augment;
-  /// Of the training of a checkpoint, in the order of labels; empty: those of data.class_names or of the
-  /// pictures.
+  /// Class names of a checkpoint's training, in the order of labels; empty: those of data.class_names or of
+  /// the pictures.
   std::vector<std::string> class_names;
   /// init.new_head: begin with a classifier of model.classes, whatever classes the checkpoint has.
   bool new_head = false;

@@ -19,7 +19,7 @@ inline constexpr std::string_view kTokenizerHash = "tokenizer_hash";
 
 /// Values of data.tokenizer that are no path.
 inline constexpr const char* kByteTokenizer = "byte";
-/// Of a model from elsewhere that came without a tokenizer.
+/// The tokenizer of a model from elsewhere that came without one.
 inline constexpr const char* kOtherTokenizer = "other";
 
 /// Training and validation text: the section `data` of a language model's run.

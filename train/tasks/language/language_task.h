@@ -46,7 +46,7 @@ class LanguageTask final : public Task {
     teacher_.use(std::move(model), hash);
   }
   void run_first_batch(AttentionObserver& observer) override;
-  /// Of a mixture: each source's epochs, share of the rows and last held-out loss.
+  /// Remarks on a mixture: each source's epochs, share of the rows and last held-out loss.
   std::vector<std::pair<std::string, std::string>> remarks() const override;
   std::optional<Evaluation> evaluate(StopEvaluation stop, Communicator& processes) override;
   double evaluation_samples() const override;

@@ -11,7 +11,7 @@ namespace moh {
 /// One JSON object with all fields and a newline. `config` and `overrides` are the command's arguments.
 void write_json_line(std::ostream& out, const StepBenchRecord& record, const std::string& config,
                      const std::vector<std::string>& overrides);
-/// The same as a text table.
+/// Writes the record as a text table.
 void write_table(std::ostream& out, const StepBenchRecord& record);
 
 }  // namespace moh

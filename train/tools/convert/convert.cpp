@@ -206,8 +206,8 @@ std::vector<WeightInfo> tensors_to_write(const ConvertOptions& options, const We
   return tensors;
 }
 
-/// What a Hugging Face folder has for people outlives the way through a checkpoint, which itself carries what
-/// its model is used with.
+/// The companion files of a Hugging Face folder, made for people, outlive the way through a checkpoint, which
+/// itself carries the files that its model is used with.
 void keep_companions(const ModelLocation& source, const fs::path& folder) {
   Companions files = companions(source);
   std::erase_if(files, [](const auto& file) { return is_carried_file(file.first); });

@@ -44,9 +44,9 @@ struct PictureScores {
 PictureScores score_pictures(const PictureFeatures& reference, const PictureFeatures& samples,
                              const std::function<void(double)>& progress);
 
-/// What to know of scores of few pictures, a sentence each: that FID has a bias, larger than differences
-/// between models, below 10,000 pictures, and that pictures which are not more than features have a
-/// covariance without full rank. Empty where there are more, and where files have moments alone.
+/// Remarks on scores of few pictures, a sentence each: that FID has a bias, larger than differences between
+/// models, below 10,000 pictures, and that pictures which are not more than features have a covariance
+/// without full rank. Empty where there are more, and where files have moments alone.
 std::vector<std::string> remarks_on_counts(const PictureFeatures& reference, const PictureFeatures& samples);
 
 void write_table(std::ostream& out, const PictureFeatures& reference, const PictureFeatures& samples,

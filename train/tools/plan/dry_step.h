@@ -46,7 +46,7 @@ struct DryStep {
   double activated_heads = 1;  ///< share of heads that are computed
 };
 
-/// Which step of a run with an annealed K (MohConfig::top_k_anneal_until) is meant.
+/// The step that is meant in a run with an annealed K (MohConfig::top_k_anneal_until).
 enum class DryStepAt {
   kStart,   ///< the first, with all heads active
   kSettled  ///< any after the stretch
@@ -87,7 +87,7 @@ struct StepFlops {
   }
 };
 StepFlops step_flops(const RunConfig& config, const MakeTask& make_task);
-/// The same, with `step`, the result of dry_step(config, make_task).
+/// step_flops() with `step`, the result of dry_step(config, make_task).
 StepFlops step_flops(const RunConfig& config, const DryStep& step, const MakeTask& make_task);
 
 }  // namespace moh

@@ -89,7 +89,7 @@ struct TrainingPlan {
   /// Counts the best checkpoint if checkpoint.keep_best is set, and those of checkpoint.keep.
   DiskPlan disk() const;
   std::int64_t items_per_sample() const { return step.items / config.train.batch_size; }
-  /// Of all devices together: each computes its own micro-batches (data parallelism).
+  /// Items of all devices together: each computes its own micro-batches (data parallelism).
   std::int64_t items_per_step() const;
   /// Steps of the run; nothing for epochs of data of unknown size.
   std::optional<std::int64_t> steps() const;

@@ -48,7 +48,7 @@ WeightFile::Metadata metadata_of(const LatentShardInfo& info) {
           {"skipped", std::to_string(info.skipped)}};
 }
 
-/// Of all that opening a shard reads.
+/// The checksum of everything that opening a shard reads.
 std::string checksum_of(const LatentShardInfo& info, const Tensor& labels, const Tensor& checksums) {
   std::string text;
   for (const auto& [key, value] : metadata_of(info))
@@ -112,7 +112,7 @@ void require_shape(const SafetensorsFile& file, const WeightInfo& tensor, std::s
            std::string(tensor.stored_dtype) + " " + to_string(tensor.shape));
 }
 
-/// What header and metadata say.
+/// The description in header and metadata.
 LatentShardInfo read_info(const SafetensorsFile& file) {
   for (const auto& [key, value] : {std::pair("format", kFormat), std::pair("version", kVersion)}) {
     if (entry_of(file, key) != value)

@@ -14,8 +14,8 @@ namespace moh {
 /// Pictures that the latents of a folder, or one shard of it, can be of.
 inline constexpr std::int64_t kMostLatentPictures = std::int64_t{1} << 40;
 
-/// What a shard of latents says of itself (format: docs/latents.md). All but `first`, `count` and `skipped`
-/// is the same in all shards of a folder.
+/// The description in a shard of latents (format: docs/latents.md). All but `first`, `count` and `skipped` is
+/// the same in all shards of a folder.
 struct LatentShardInfo {
   std::string autoencoder;        ///< hash of its weights (LoadedAutoencoder)
   double scaling_factor = 0;      ///< what training multiplies latents by
@@ -75,7 +75,7 @@ class LatentShard {
   const LatentShardInfo& info() const { return info_; }
   /// An index into info().class_names.
   std::int64_t label(std::int64_t picture) const;
-  /// The same as the file has it.
+  /// The checksum that the file has.
   const std::string& checksum() const { return checksum_; }
 
   /// Reads mean and deviation, [channels, side, side] each.

@@ -18,7 +18,7 @@ class LatentSource : public LabelledSource {
  public:
   virtual std::int64_t channels() const = 0;
   virtual std::int64_t width() const = 0;
-  /// What training multiplies latents by.
+  /// The factor by which training multiplies latents.
   virtual double scaling_factor() const = 0;
   /// Hash of the weights of the autoencoder that made them; empty for made-up ones.
   virtual const std::string& autoencoder() const = 0;
@@ -45,7 +45,7 @@ LatentSourcePtr open_latents(const std::vector<std::filesystem::path>& paths,
 /// shards of different makings, and for two with the same pictures.
 std::vector<LatentShard> shards_of(const std::filesystem::path& folder);
 
-/// What differs between the makings of two shards, of their latents alone or of all that the shards of one
+/// The difference between the makings of two shards, of their latents alone or of all that the shards of one
 /// folder share; nothing if they are alike.
 struct MakingDifference {
   std::string what, expected, found;

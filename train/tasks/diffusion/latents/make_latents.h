@@ -12,7 +12,7 @@
 
 namespace moh {
 
-/// What `moh data latents` makes of pictures.
+/// Options of `moh data latents`.
 struct LatentOptions {
   std::filesystem::path folder;
   std::int64_t image_size = 256;       ///< pixels a side of the square that is encoded (center_crop)

@@ -29,7 +29,7 @@ Tensor swapped(const Tensor& x, bool channels_last) {
   const Shape shape = channels_last ? Shape{x.dim(0), x.dim(2), x.dim(3), x.dim(1)}
                                     : Shape{x.dim(0), x.dim(3), x.dim(1), x.dim(2)};
   Tensor y = empty(shape, DType::kFloat32);
-  // Of each image a matrix [inner, columns], transposed.
+  // Transposes a matrix [inner, columns] for each image.
   for (std::int64_t i = 0; i < x.numel(); ++i) {
     const std::int64_t image = i / (inner * columns), row = i / columns % inner, column = i % columns;
     y.data<float>()[(image * columns + column) * inner + row] = x.data<float>()[i];

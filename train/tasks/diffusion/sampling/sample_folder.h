@@ -10,7 +10,7 @@
 
 namespace moh {
 
-/// What `moh sample` writes.
+/// Options of the output of `moh sample`.
 struct SampleFolderOptions {
   std::filesystem::path folder;   ///< with `latents` it may be empty
   std::filesystem::path latents;  ///< a file for what the model makes, in place of pictures; empty: none

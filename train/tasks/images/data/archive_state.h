@@ -6,7 +6,7 @@
 
 namespace moh {
 
-/// What tells one state of an archive from another without reading it. Times are in nanoseconds.
+/// A state of an archive, which is told from others without reading the archive. Times are in nanoseconds.
 struct ArchiveState {
   std::int64_t bytes = 0;
   std::int64_t inode = 0;

@@ -13,7 +13,7 @@
 
 namespace moh {
 
-/// What to do about a picture that cannot be read or decoded.
+/// Treatment of a picture that cannot be read or decoded.
 enum class OnError {
   kStop,  ///< throw
   kSkip,  ///< take the next sound picture in its place; in an evaluation, leave it out
@@ -39,7 +39,7 @@ class BrokenPictures {
 std::int64_t first_sound(std::int64_t index, std::int64_t size, OnError on_error, BrokenPictures* broken,
                          FunctionRef<void(std::int64_t index)> make);
 
-/// What Task::remarks() says of the broken pictures of both kinds of data.
+/// The text of Task::remarks() about the broken pictures of both kinds of data.
 std::vector<std::pair<std::string, std::string>> broken_remarks(const BrokenPictures& in_training,
                                                                 const BrokenPictures& in_validation);
 

@@ -38,7 +38,7 @@ struct TargetOptions {
   double label_smoothing = 0.1;
 };
 
-/// What an evaluation resizes before it takes the middle.
+/// The sides that an evaluation resizes before it takes the middle.
 enum class EvaluationCrop {
   kCenter,    ///< the shorter side, and the other one with it
   kSquash,    ///< both sides, each by its own factor
@@ -78,7 +78,7 @@ class TrainingPictures {
   /// Makes sample `row` of a batch that begins with sample `first_sample` of the run. Thread-safe for
   /// different rows. Throws DataError for a broken picture with kStop, and where sound ones are rare.
   void make(PictureBatch& batch, std::int64_t first_sample, std::int64_t row) const;
-  /// The same for a sample by itself: fills `to`, [size, size, 3], and returns the label.
+  /// Makes a sample by itself: fills `to`, [size, size, 3], and returns the label.
   std::int64_t make_one(std::int64_t sample, std::span<float> to) const;
   /// Mixes groups and makes targets. The batch is a whole number of groups, or part of one.
   void finish(PictureBatch& batch, std::int64_t first_sample) const;
@@ -107,7 +107,7 @@ class EvaluationPictures {
                      OnError on_error, std::shared_ptr<BrokenPictures> broken, std::int64_t most = 0);
 
   const PictureSource& source() const { return *source_; }
-  /// Which of the source are evaluated.
+  /// The pictures of the source that are evaluated.
   const SpreadSubset& pictures() const { return pictures_; }
   const PictureSourcePtr& source_pointer() const { return source_; }
   /// Number of batches.

@@ -97,7 +97,7 @@ class PictureShards final : public PictureSource {
       const std::string member = tar_name_before(file, static_cast<std::uint64_t>(offset));
       if (!member.empty()) name += ", " + printable(member);
     } catch (const DataError&) {
-      // What is wrong with the archive is said by whoever asked for the name.
+      // The caller, who asked for the name, reports the error in the archive.
     }
     return name;
   }

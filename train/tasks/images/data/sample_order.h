@@ -14,7 +14,7 @@ struct SampleOrderOptions {
   std::int64_t groups = 1;
 };
 
-/// Which picture each sample is. Sample g of a run is a function of (seed, epoch, index) with epoch = g /
+/// The picture of each sample. Sample g of a run is a function of (seed, epoch, index) with epoch = g /
 /// samples_per_epoch() and index = g % samples_per_epoch(), so the position in the data is one number.
 ///
 /// An epoch is a random permutation of the pictures; each is repeated `repeats` times in a row, and the list

@@ -18,8 +18,8 @@ struct ShardIndex {
   std::int64_t size() const { return static_cast<std::int64_t>(offsets.size()); }
 };
 
-/// What archive_samples() finds in the archive, checked as all indices are: pictures within the archive,
-/// labels that are classes. Throws DataError.
+/// The index that archive_samples() finds in the archive, checked as all indices are: pictures within the
+/// archive, labels that are classes. Throws DataError.
 ShardIndex make_shard_index(const std::filesystem::path& archive);
 
 /// The index beside the archive if there is one of this state of it, else a new one, which is written there.

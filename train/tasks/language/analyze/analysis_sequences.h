@@ -14,9 +14,9 @@ namespace moh {
 /// shorter window, is a batch of its own. Deterministic given the stream and the sizes.
 class AnalysisSequences {
  public:
-  /// Of the options it uses sequence_length, batch_size, max_tokens, and similarity_tokens, here for this
-  /// stream alone. `number`: index of the source. Throws ValueError for sizes out of range, DataError for an
-  /// empty stream.
+  /// Uses the options sequence_length, batch_size, max_tokens, and similarity_tokens, here for this stream
+  /// alone. `number`: index of the source. Throws ValueError for sizes out of range, DataError for an empty
+  /// stream.
   AnalysisSequences(TokenSourcePtr tokens, const AnalyzeOptions& options, std::int32_t number = 0);
 
   std::int64_t num_tokens() const { return windows_ * length_ + rest_; }

@@ -24,7 +24,7 @@ AnalysisInputs analysis_of_texts(const Llama& model, const Tokenizer& tokenizer,
                                  const std::vector<TextSource>& sources, const AnalyzeOptions& options,
                                  const AnalyzedDocuments& documents = {});
 
-/// The same for the texts of files, or for the run's held-out text, by source, if no file is named.
+/// The inputs for the texts of files, or for the run's held-out text, by source, if no file is named.
 AnalysisInputs analysis_of_files(const RunConfig& run, const Llama& model,
                                  std::span<const AnalyzedFiles> files, AnalyzeOptions options);
 

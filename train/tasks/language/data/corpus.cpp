@@ -83,7 +83,7 @@ TokenSourcePtr ids_of(const std::shared_ptr<const TokenFile>& file, const Tokeni
   return within_rows(file, tokenizer.vocab_size(), path);
 }
 
-/// The same with a token file in the cache.
+/// Reads a large text by way of a token file in the cache.
 std::optional<CorpusFile> read_large_text(const InputPath& input, const Tokenizer& tokenizer,
                                           const TextOptions& options, SkippedFiles& skipped) {
   std::string checksum = checksum_of_file(input.path);

@@ -26,7 +26,7 @@ class DocumentReader {
  public:
   /// Bytes of a part, where the text can be cut there.
   static constexpr std::size_t kPartBytes = std::size_t{128} << 10;
-  /// Of a line of JSON Lines.
+  /// The largest line of JSON Lines.
   static constexpr std::size_t kMaxLineBytes = std::size_t{256} << 20;
 
   /// Throws DataError if the file cannot be read. `tokenizer` must outlive this object.

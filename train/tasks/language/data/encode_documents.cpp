@@ -83,7 +83,7 @@ class Batch {
   std::vector<std::vector<TokenId>> ids_;  // of the parts, and of earlier ones
 };
 
-/// What to do about a file without text. The names are those of NumPy, llm.c, nanoGPT and Megatron-LM.
+/// Advice for a file without text. The names are those of NumPy, llm.c, nanoGPT and Megatron-LM.
 std::string_view fix_of(const std::string& path) {
   const std::string_view names_of_ids[] = {".npy", ".bin", ".idx"};
   if (std::ranges::any_of(names_of_ids, [&](std::string_view ending) { return path.ends_with(ending); }))

@@ -31,7 +31,7 @@ class MixtureSchedule {
   std::size_t num_sources() const { return ends_.size(); }
 
  private:
-  /// Of the first `samples` rows, those whose point lies before `end`.
+  /// The number of the first `samples` rows whose point lies before `end`.
   std::int64_t count_below(std::uint64_t end, std::int64_t samples) const;
 
   std::uint64_t offset_;

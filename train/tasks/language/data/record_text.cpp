@@ -103,7 +103,7 @@ std::string identity_of(const RecordOptions& options) {
 
 namespace {
 
-/// What is wrong with braces; "" if nothing is.
+/// The fault in the braces; "" if there is none.
 std::string brace_fault(std::string_view text) {
   for (std::size_t at = next_brace(text, 0); at < text.size(); at = next_brace(text, at)) {
     const std::string_view two = text.substr(at, 2);
@@ -236,7 +236,7 @@ std::vector<TextSegment> RecordReader::messages(const Record& record) const {
     const Record message(record.where() + ": message " + std::to_string(i), (*found)[i]);
     const bool is_answer = message.text("role") == kAnswers;
     has_answer = has_answer || is_answer;
-    // Of an answer, what precedes its content is no target: it is given where the model is to answer.
+    // The part of an answer before its content is no target: it is given where the model is to answer.
     bool is_target = false;
     for (const auto& [before, key] : message_) {
       segments.push_back({before, is_target});

@@ -26,7 +26,7 @@ struct RecordOptions {
 /// The options as one text, from which a hash can be made; text_key where the templates are the default ones.
 std::string identity_of(const RecordOptions& options);
 
-/// What is wrong with the templates: (the key of the configuration in `data`, what was found).
+/// Faults of the templates: (the key of the configuration in `data`, what was found).
 std::vector<std::pair<std::string_view, std::string>> template_faults(const RecordOptions& options);
 inline constexpr std::string_view kTemplateForm =
     "text in which {key} stands for a record's text at that key, and {{ and }} for braces";
@@ -37,7 +37,7 @@ struct TextSegment {
   bool is_target = true;
 };
 
-/// What the records of a file are.
+/// The kind of a file's records.
 enum class RecordKind { kText, kPrompt, kChat };
 
 /// Reads records. All of a file are of one kind, that of the first.

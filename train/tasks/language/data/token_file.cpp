@@ -23,7 +23,7 @@ namespace {
 // ---- What a file says of itself ----
 
 constexpr std::string_view kFormat = "moh-tokens";
-/// Of files without and with marks: what reads the first alone must not take a mark for damage.
+/// Versions of files without and with marks: a reader of the first alone must not take a mark for damage.
 constexpr std::string_view kVersion = "1", kVersionWithMarks = "2";
 
 /// The value of a metadata key; "" if there is none.

@@ -32,7 +32,7 @@ class TokenSource {
   /// Copies the ids [begin, begin + ids.size()) to `ids`, with marks. The range must lie within [0, size()).
   /// A source on disk throws DataError naming the file if it has been damaged since it was opened.
   virtual void copy_marked(std::int64_t begin, std::span<TokenId> ids) const = 0;
-  /// The same without marks.
+  /// Copies ids without marks.
   void copy(std::int64_t begin, std::span<TokenId> ids) const {
     copy_marked(begin, ids);
     for (TokenId& id : ids) id = unmarked(id);

@@ -55,7 +55,7 @@ bool add_file(const InputPath& input, const Tokenizer& tokenizer, const Tokenize
                           [&](std::uint64_t bytes) { progress.add(bytes); });
 }
 
-/// What a token file names as its source: whether the file has changed since, or is to be read otherwise.
+/// The source that a token file records: whether the text has changed since, or is to be read otherwise.
 std::string source_of(const std::string& path, const RecordOptions& records) {
   const auto time = fs::last_write_time(path).time_since_epoch().count();
   std::string source = std::to_string(fs::file_size(path)) + " bytes, modified " + std::to_string(time);

@@ -113,8 +113,8 @@ constexpr HfNames kHfNames[] = {{"llama", "LlamaForCausalLM"},
                                 {"qwen3", "Qwen3ForCausalLM"},
                                 {"moh_llama", "MohLlamaForCausalLM"}};  // in the order of HfForm
 
-/// Of a model whose projections all have biases, or none has: with a window a Mistral, where every layer has
-/// it and no projection a bias.
+/// The form of a model whose projections all have biases, or none has: with a window a Mistral, where every
+/// layer has it and no projection a bias.
 HfForm plain_form(const LlamaConfig& model, const HfWindow& window) {
   if (window.size == 0) return HfForm::kLlama;
   const bool has_bias = model.qkv_bias || model.mlp_bias;

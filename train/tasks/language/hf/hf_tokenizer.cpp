@@ -100,7 +100,7 @@ std::string text_of(const Json& json) {
   return json.dump(2) + "\n";
 }
 
-/// Of the tokenizer.json in `folder`.
+/// Writes the configuration of the tokenizer.json in `folder`.
 void write_tokenizer_config(const std::filesystem::path& folder, const HfTokenIds& tokens,
                             std::int64_t max_length) {
   const Json tokenizer =

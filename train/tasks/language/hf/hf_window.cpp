@@ -45,7 +45,7 @@ std::vector<std::string> types_of_layers(const ConfigJson& json, const LlamaConf
   return types;
 }
 
-/// Which layers have a window, where there is one.
+/// The layers that have a window, if the model has one.
 std::vector<bool> layers_with_window(const ConfigJson& json, HfWindows windows, bool exists,
                                      const LlamaConfig& model) {
   std::vector<bool> has(static_cast<std::size_t>(model.layers), false);

@@ -9,7 +9,7 @@
 
 namespace moh {
 
-/// Which layers a model's class gives its window to.
+/// The layers to which a model's class gives its window.
 enum class HfWindows {
   kNone,    ///< LLaMA: no window is known
   kAll,     ///< Mistral: every layer, 4096 tokens unless `sliding_window` says otherwise
