@@ -66,7 +66,7 @@ cp -r "$root/configs" "$folder.new/"
 [ -z "$cpu_losses" ] || cp "$cpu_losses" "$folder.new/cpu_losses.jsonl"
 git -C "$root" describe --always --dirty --exclude '*' --abbrev=12 >"$folder.new/COMMIT" || echo unknown >"$folder.new/COMMIT"
 mkdir "$folder.new/scripts" "$folder.new/text"
-cp -r "$root"/scripts/{lib.sh,gpu_check.sh,gpu_check,bench_pytorch.py,pytorch_bench} "$folder.new/scripts/"
+cp -r "$root"/scripts/{lib.sh,gpu_check.sh,gpu_check,bench_pytorch.py,model_settings.py,pytorch_bench} "$folder.new/scripts/"
 find "$folder.new/scripts" -name __pycache__ -prune -exec rm -r {} +
 cp -r "$root"/{README.md,docs,core,autograd,ops,models,train} "$folder.new/text/"
 # The C library is not copied: it has to match the other machine's loader and kernel.
