@@ -163,7 +163,7 @@ void add_analyze(const Commands& commands) {
   add_description(command, args.config);
   command
       .add_option("--source", args.sources,
-                  "Named texts, or pictures, that are analysed separately; repeatable")
+                  "Texts or images under a name, which are analysed separately; repeatable")
       ->type_name("NAME=PATH")
       ->default_str("")
       ->allow_extra_args(false);

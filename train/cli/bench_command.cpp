@@ -268,7 +268,8 @@ void add_bench_decode(const Commands& commands) {
   command.add_option("--heads", args.heads, "Number of query heads, and of KV heads (12)");
   command.add_option("--kv-heads", args.kv_heads, "Number of KV heads (as many as --heads)");
   command.add_option("--head-dim", args.head_dim, "Width of a head (64)");
-  command.add_option("--routing", args.routings, "What routers keep: heads, groups (KV heads), or both")
+  command
+      .add_option("--routing", args.routings, "Units that routers select: heads, groups (KV heads), or both")
       ->delimiter(',')
       ->check(CLI::IsMember({"heads", "groups"}));
   command.add_option("--batch", options.batch, "Sequences");
@@ -298,7 +299,7 @@ void add_bench_sample(const Commands& commands) {
       ->type_name("PRESET|CONFIG")
       ->allow_extra_args(false);
   command.add_option("--batch-size", options.batch, "Images that are generated together");
-  command.add_option("--cfg", options.sample.guidance, "Scale of classifier-free guidance; 1: none")
+  command.add_option("--cfg", options.sample.guidance, "Scale of classifier-free guidance; 1: no guidance")
       ->check(CLI::Range(0.0, 1000.0));
   command.add_option("--steps", options.sample.steps, "Steps of a pass, as in moh sample");
   command.add_option("--warmup", options.warmups, "Passes before the measured ones");

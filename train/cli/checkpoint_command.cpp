@@ -60,7 +60,7 @@ void add_checkpoint_commands(const Commands& commands) {
           "safetensors file, index of a sharded one, PyTorch file, Hugging Face folder, run folder, or one "
           "step's folder")
       ->required();
-  info.add_option("--part", args.part, "Which model of a PyTorch file: model, ema, ...");
+  info.add_option("--part", args.part, "The model to read from a PyTorch file: model, ema, ...");
   info.add_flag("--hash", args.hash, "Read everything and print a hash of names, types, shapes and elements");
   info.add_flag("--all", args.all,
                 "One line per tensor, instead of one for tensors that differ in the layer only");

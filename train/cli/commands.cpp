@@ -77,7 +77,7 @@ void add_description(CLI::App& command, std::string& config) {
   command
       .add_option(
           "--config", config,
-          "Of weights without a configuration: a run's YAML or a config.json that describes the model")
+          "For weights without a configuration: a run's YAML or a config.json that describes the model")
       ->type_name("FILE")
       ->default_str("");
 }
@@ -98,7 +98,7 @@ void add_placement(CLI::App& command, PlacementArgs& args) {
 }
 
 void add_set(CLI::App& command, std::vector<std::string>& settings) {
-  command.add_option("--set", settings, "The same as a setting without --set; repeatable")
+  command.add_option("--set", settings, "A setting, like key.path=value without --set; repeatable")
       ->type_name("key.path=value")
       ->default_str("")
       ->allow_extra_args(false);

@@ -114,9 +114,9 @@ void add_convert(const Commands& commands) {
       .add_option(
           "--format", args.format,
           "hf: a folder for transformers; safetensors: one file, or with --shard-size a folder; moh: a "
-          "checkpoint; by default safetensors when --to ends so")
+          "checkpoint; default: safetensors if --to ends in .safetensors")
       ->check(CLI::IsMember({"hf", "safetensors", "moh"}));
-  command.add_option("--part", options.part, "Which model of a PyTorch file: model, ema, ...");
+  command.add_option("--part", options.part, "The model to read from a PyTorch file: model, ema, ...");
   command.add_option("--dtype", args.dtype, "Element type of the result")
       ->check(CLI::IsMember({"keep", "float32", "bfloat16", "float16"}));
   command.add_option("--shard-size", args.shard_size, "Split into files of at most this size: 5GB, 500MiB");

@@ -43,12 +43,15 @@ int tokenize_folder(const TokenizeArgs& args, const Tokenizer& tokenizer) {
 
 void add_record_options(CLI::App& command, RecordOptions& records) {
   command.add_option("--text-key", records.text_key,
-                     "Key of the text in JSON Lines; empty: no records are texts");
-  command.add_option("--prompt-template", records.prompt,
-                     "JSON Lines with prompts and responses: what is no target; {key} is a record's text");
-  command.add_option("--response-template", records.response, "What follows it, which is one; empty: none");
-  command.add_option("--message-template", records.message,
-                     "JSON Lines with chats (messages): a message, of {role} and {content}; empty: none");
+                     "Key of the text in JSON Lines; empty: records are not texts");
+  command.add_option(
+      "--prompt-template", records.prompt,
+      "JSON Lines with prompts and responses: the prompt, which is not trained on; {key}: text at that key");
+  command.add_option("--response-template", records.response,
+                     "The response, which is trained on; empty: no responses");
+  command.add_option(
+      "--message-template", records.message,
+      "JSON Lines with chats (messages): a message, with {role} and {content}; empty: no chats");
 }
 
 int data_tokenize(const TokenizeArgs& args, const Families&) {

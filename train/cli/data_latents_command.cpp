@@ -106,12 +106,11 @@ int latents_info(const std::string& path, bool verify) {
 
 void add_data_latents(const Commands& data) {
   const auto [command, args] =
-      add_command(data, "latents", "Turn pictures into shards of an autoencoder's latents", data_latents);
+      add_command(data, "latents", "Encode images as shards of an autoencoder's latents", data_latents);
   command
-      .add_option(
-          "--input", args.inputs,
-          "A folder with a folder of pictures for each class, tar archives (WebDataset) or a folder of "
-          "them, or files of CIFAR-10's binary version")
+      .add_option("--input", args.inputs,
+                  "A folder with a folder of images for each class, tar archives (WebDataset) or a folder of "
+                  "them, or files of CIFAR-10's binary version")
       ->required()
       ->default_str("");
   command
@@ -119,22 +118,22 @@ void add_data_latents(const Commands& data) {
                   "A folder with diffusers' AutoencoderKL, which computes in float32")
       ->type_name("DIR")
       ->required();
-  command.add_option("--output", args.options.folder, "Folder for the shards; shards that it has are kept")
+  command.add_option("--output", args.options.folder, "Folder for the shards; existing shards are kept")
       ->type_name("DIR")
       ->required();
   command.add_option("--image-size", args.options.image_size,
-                     "Side of the square in the middle of a picture that is encoded, in pixels");
+                     "Side of the encoded square in the middle of an image, in pixels");
   command.add_option("--dtype", args.dtype, "Type in which mean and deviation are stored")
       ->check(CLI::IsMember({"float32", "bfloat16"}));
   command.add_option("--shard-pictures", args.options.shard_pictures,
-                     "Pictures of a shard, which is held in memory until it is written");
+                     "Images per shard, which is kept in memory until it is written");
   command
       .add_option(
           "--class-names", args.class_names,
-          "Files with the name of a class on each line, in the order of the labels; without: those of "
-          "the pictures")
+          "Files with the name of a class on each line, in the order of the labels; default: those of "
+          "the images")
       ->default_str("");
-  command.add_option("--on-error", args.on_error, "A broken picture: stop with its name, or skip it")
+  command.add_option("--on-error", args.on_error, "At a broken image: stop and report its name, or skip it")
       ->check(CLI::IsMember({"stop", "skip"}));
   command.add_option("--device", args.device, "cpu, cuda or cuda:N");
   command.add_option("--threads", args.threads, "CPU threads; 0: all processors");

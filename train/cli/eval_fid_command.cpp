@@ -95,19 +95,21 @@ int eval_fid(const FidArgs& args, const Families& families) {
 }  // namespace
 
 void add_eval_fid(const Commands& eval) {
-  const auto [command, args] = add_command(
-      eval, "fid", "Score pictures by their features: FID, sFID, IS, precision, recall", eval_fid);
+  const auto [command, args] =
+      add_command(eval, "fid", "Score images by their features: FID, sFID, IS, precision, recall", eval_fid);
   command.add_option("reference", args.reference, "Features or statistics of the reference (.npz, .npy)")
       ->type_name("REFERENCE")
       ->required();
-  command.add_option("samples", args.samples, "The same of the samples")->type_name("SAMPLES")->required();
+  command.add_option("samples", args.samples, "Features or statistics of the samples (.npz, .npy)")
+      ->type_name("SAMPLES")
+      ->required();
   command.add_option("--features-from", args.classifier,
-                     "A classifier, trained by moh or released, that makes features of pictures: both files "
-                     "are then pictures (.npz of moh sample, folders)");
+                     "A classifier, trained by moh or released, that computes features of images: both files "
+                     "are then images (.npz of moh sample, folders)");
   command.add_option("--threads", args.threads, "CPU threads; 0: all processors");
   command.add_flag("--json", args.json, "Print one JSON object instead of a table");
   command.footer(
-      R"(Arrays of an .npz file: activations, activations_s (spatial) and probabilities, in rows by picture, and mu, sigma, mu_s,
+      R"(Arrays of an .npz file: activations, activations_s (spatial) and probabilities, one row per image, and mu, sigma, mu_s,
 sigma_s as in the reference batches of guided-diffusion. An .npy file is of features. Each score is computed whose arrays
 are there. Only features of its Inception network compare with published numbers.
 

@@ -158,7 +158,7 @@ void add_generate(const Commands& commands) {
                      "Number of texts per prompt; each uses the next --seed");
   add_placement(command, args);
   command.footer(
-      R"(A text ends after --tokens, at --stop, or where the model ends the document; a line on stderr says which.
+      R"(A text ends after --tokens, at --stop, or where the model ends the document; a line on stderr reports which.
 
 Examples:
   moh generate --checkpoint runs/llm/quickstart --prompt "The licence"

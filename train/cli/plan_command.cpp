@@ -91,15 +91,15 @@ void add_plan(const Commands& commands) {
   CLI::Option* gpus = command.add_option(
       "--gpus", args.gpus,
       "Number of GPUs, which share the samples of each step (data parallelism); implies device=cuda");
-  command.add_option("--devices", args.devices, "The same for the device of the configuration, GPU or CPU")
+  command.add_option("--devices", args.devices, "Number of devices of the configuration's kind, GPU or CPU")
       ->excludes(gpus);
-  command.add_option(
-      "--zero", options.zero,
-      "Stage of ZeRO in place of comm.zero: 1 divides the optimiser's state among the devices");
+  command.add_option("--zero", options.zero,
+                     "Stage of ZeRO in place of comm.zero: 1 shards the optimiser's state among the devices");
   CLI::Option* gpu_memory = command.add_option(
       "--gpu-memory", args.gpu_memory,
       "Memory of each GPU: 141GB (decimal), 79.6GiB (binary), or bytes; implies device=cuda");
-  command.add_option("--memory", args.memory, "The same for the device of the configuration, GPU or CPU")
+  command
+      .add_option("--memory", args.memory, "Memory of each device of the configuration's kind, GPU or CPU")
       ->excludes(gpu_memory);
   command.add_option("--mfu", options.mfu,
                      "Model FLOP utilisation: model FLOP/s as a share of the peak rate");
@@ -108,7 +108,7 @@ void add_plan(const Commands& commands) {
                      "published rate of the run's precision (bfloat16, TF32 or float32)");
   command.add_flag("--json", args.json, "Print one JSON object instead of a table");
   command.footer(
-      R"(Nothing is computed or written; a GPU that the configuration names is not needed, nor are its data.
+      R"(Nothing is computed or written; neither the GPU of the configuration nor its data are needed.
 docs/plan.md explains the numbers.
 
 Examples:

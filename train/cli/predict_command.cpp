@@ -76,7 +76,7 @@ void add_predict(const Commands& commands) {
   add_set(command, args.settings);
   command.add_flag("--json", args.json, "Print a JSON object for each file");
   command.footer(
-      R"(A file that cannot be read or decoded is named on stderr, the others are classified, and the exit code is 3.
+      R"(A file that cannot be read or decoded is reported on stderr, the others are classified, and the exit code is 3.
 
 Examples:
   moh predict --checkpoint runs/vit/quickstart picture.jpg

@@ -215,62 +215,62 @@ void add_sample(const Commands& commands) {
       add_command(commands, "sample", "Generate images with a trained diffusion model", sample);
   add_checkpoint(command, args.checkpoint);
   add_description(command, args.config);
-  command.add_option("--out", args.to.folder, "Folder for the images; images that it contains are kept")
+  command.add_option("--out", args.to.folder, "Folder for the images; existing images are kept")
       ->type_name("DIR")
       ->default_str("");
   command
       .add_option(
           "--latents", args.to.latents,
-          "Of a model of latents, in place of pictures: a file for the latents, arr_0 [N, C, H, W] in "
-          "float32, times the scaling factor of their autoencoder. With --out the command can be "
-          "stopped and goes on")
+          "For a model of latents: write the latents to this file, in place of images, as arr_0 "
+          "[N, C, H, W] in float32, times the scaling factor of their autoencoder. With --out a stopped "
+          "command can continue")
       ->type_name("FILE.npz")
       ->default_str("");
   command.add_flag("--overwrite", args.overwrite, "Replace the file of --latents");
   command
       .add_option(
           "--autoencoder", args.autoencoder,
-          "Of a model of latents: a folder with diffusers' AutoencoderKL, which decodes them in float32")
+          "For a model of latents: a folder with diffusers' AutoencoderKL, which decodes them in float32")
       ->type_name("DIR")
       ->default_str("");
-  command.add_option("-n", args.to.count, "Number of pictures");
-  command.add_option("--classes", args.classes, "Names or numbers of classes, in turns; without: at random")
+  command.add_option("-n", args.to.count, "Number of images");
+  command.add_option("--classes", args.classes, "Names or numbers of classes, in turns; default: at random")
       ->type_name("CLASS")
       ->delimiter(',')
       ->default_str("");
   command
       .add_option("--cfg", args.guidance,
-                  "Scale of classifier-free guidance; 1: none, as by default for a model that was trained "
-                  "without dropped labels")
+                  "Scale of classifier-free guidance; 1: no guidance, the default for a model that was "
+                  "trained without dropped labels")
       ->check(CLI::Range(0.0, 1000.0))
       ->default_str(config::number_text(args.options.guidance));
   command
       .add_option("--cfg-channels", args.guided, "Channels that are guided: the first 3, as DiT's, or all")
       ->check(CLI::IsMember({"3", "all"}));
   command.add_option("--steps", args.options.steps,
-                     "Steps of the 1000: how many, or as guided-diffusion writes them: 10,15,20 or ddim50");
+                     "Number of steps, of 1000, or in guided-diffusion's form: 10,15,20 or ddim50");
   command.add_option("--sampler", args.sampler, "ancestral or ddim")
       ->check(CLI::IsMember({"ancestral", "ddim"}));
-  command.add_option("--eta", args.options.reverse.eta, "Noise of --sampler ddim; 0: none")
+  command.add_option("--eta", args.options.reverse.eta, "Noise of --sampler ddim; 0: no noise")
       ->check(CLI::Range(0.0, 1.0));
   command
       .add_option(
           "--clip", args.clip,
-          "Cut the estimate of the picture to -1 to 1 in each step: yes, no, or auto, which does so with "
-          "pixels and not with latents, which have no bounds")
+          "Clip the estimate of the image to -1 to 1 in each step: yes, no, or auto: yes for pixels, no "
+          "for latents, which have no bounds")
       ->check(CLI::IsMember({"auto", "yes", "no"}));
-  command.add_option("--seed", args.options.seed, "Seed of the pictures");
+  command.add_option("--seed", args.options.seed, "Seed of the sampling");
   command.add_option("--batch-size", args.to.batch_size,
-                     "Pictures that a process makes together; changes none of them");
-  command.add_option("--columns", args.to.columns, "Pictures in a row of grid.png");
+                     "Images that a process generates together; does not change them");
+  command.add_option("--columns", args.to.columns, "Images in a row of grid.png");
   command.add_flag("--npz", args.to.npz, "Write samples.npz, which the evaluator of guided-diffusion reads");
   command.add_option("overrides", args.settings, "Any setting of the run")
       ->type_name("key.path=value")
       ->default_str("");
   add_set(command, args.set);
   command.footer(
-      R"(Picture number n depends on --seed and n, not on how many are made or together. sample.json says what they depend on;
-a command that was stopped goes on where it was. Several processes (mpirun -np 8 moh sample ...) share the work.
+      R"(Image number n depends on --seed and n, not on the number of images or the batch size. sample.json has all settings;
+a stopped command continues where it was. Several processes (mpirun -np 8 moh sample ...) share the work.
 
 Examples:
   moh sample --checkpoint runs/shapes --out shapes -n 64 --steps 50

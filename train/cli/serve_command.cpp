@@ -67,8 +67,8 @@ void add_serve(const Commands& commands) {
                      "Open connections; further ones are answered with 503");
   command
       .add_option("--max-body", args.max_body_mib,
-                  "Largest body of a request in MiB; by default what prompts of the model's positions can "
-                  "need, 1 to 16")
+                  "Largest body of a request in MiB; by default enough for prompts of the model's positions, "
+                  "1 to 16")
       ->check(CLI::Range(1, 4096));
   command.add_option("--request-timeout", options.http.limits.request_seconds,
                      "Seconds in which a request has to arrive");
