@@ -86,7 +86,7 @@ class LanguageTask final : public Task {
   TokenBatch loaded_;                      ///< on the model's device
   std::vector<Tensor> balance_loads_;      ///< see ForwardContext
   LossDivisor normalizer_ = 1.0;
-  Tensor num_targets_;  ///< on a GPU: what normalizer_ reads
+  Tensor num_targets_;                       ///< on a GPU: what normalizer_ reads
   std::int64_t next_sample_ = 0;             ///< of the run: the first of the next step
   std::map<std::string, double> last_loss_;  ///< of each held-out source with a name
 };
