@@ -5,8 +5,8 @@ def preset(name):
     return (f"model.preset={name}",)
 
 
-def number_or_list(heads):
-    return str(heads) if isinstance(heads, int) else f"[{','.join(map(str, heads))}]"
+def number_or_list(value):
+    return str(value) if isinstance(value, int) else f"[{','.join(map(str, value))}]"
 
 
 def routed(shared, selected):

@@ -1,6 +1,6 @@
 """The paper's tables of image classifiers."""
 
-from model_settings import preset, routed
+from model_settings import number_or_list, preset, routed
 
 from .table import Row, Small, Table
 
@@ -20,7 +20,7 @@ MOA = ("model.transnext.single_kv_head=true", "model.moh.gate_scaling=paper", *O
 
 def kept_keys(*percent):
     """Sparse attention, whose kind is not published: all heads, and in the last two stages the 75% of the keys with the largest logits."""
-    return (f"model.transnext.kept_keys=[{','.join(map(str, percent))}]",)
+    return (f"model.transnext.kept_keys={number_or_list(percent)}",)
 
 
 def learned(shared, ratio):
@@ -28,13 +28,13 @@ def learned(shared, ratio):
     as published. Not published: the masks, and when they are fixed. A difference that is known: in the review the masks themselves say
     how many heads of a layer are shared, in the manner of ACL 2025's "Masks Can be Learned as an Alternative to Experts"; here the number
     is given for each layer, and the masks learn which heads."""
-    return ("model.moh.router=learned", f"model.moh.num_shared=[{','.join(map(str, shared))}]", f"model.moh.top_k_ratio={ratio}",
+    return ("model.moh.router=learned", f"model.moh.num_shared={number_or_list(shared)}", f"model.moh.top_k_ratio={ratio}",
             "model.moh.learn_shared_until=0.5")
 
 
-def ablation(shared, selected, *further):
+def ablation(shared, selected):
     """Settings of MoH-ViT-S with other heads."""
-    return (*preset("transnext_small"), *routed(shared, selected), *further)
+    return (*preset("transnext_small"), *routed(shared, selected))
 
 
 def shared_ratio(printed, shared, selected, small, top1):
@@ -47,8 +47,9 @@ def active_ratio(percent, selected, small, top1):
     return Row(f"{percent}% active", percent, {"top1": top1}, ABLATIONS, small, ablation((3, 6, 3, 4), selected))
 
 
-# Lists of models without shared heads are not published (proposed).
-NO_SHARED, ALL_ROUTED = (*ablation((0, 0, 0, 0), (2, 5, 9, 18)), *ONE_STAGE), routed((0, 0, 0), (3, 6, 12))
+# Lists of models without shared heads are not published (proposed): at the paper's size, and small.
+ALL_ROUTED, ALL_ROUTED_SMALL = ablation((0, 0, 0, 0), (2, 5, 9, 18)), routed((0, 0, 0), (3, 6, 12))
+NO_SHARED = (*ALL_ROUTED, *ONE_STAGE)
 FULL = preset("moh_vit_small_75")
 SPARSE = (*preset("transnext_small"), *kept_keys(100, 100, 75, 75))
 LEARNED = {ratio: (*preset("transnext_base"), *learned((1, 3, 5, 11), ratio)) for ratio in (0.125, 0.25, 0.5)}
@@ -58,7 +59,7 @@ LEARNED = {ratio: (*preset("transnext_base"), *learned((1, 3, 5, 11), ratio)) fo
 SMALL = {name: Small(config, settings, name) for name, (config, settings) in {
     "full": (THREE_QUARTERS, ()),
     "dense": (DENSE, ()),
-    "no_shared": (DENSE, (*ALL_ROUTED, *ONE_STAGE)),
+    "no_shared": (DENSE, (*ALL_ROUTED_SMALL, *ONE_STAGE)),
     "one_stage": (THREE_QUARTERS, ONE_STAGE),
     "shared_19": (DENSE, routed((4, 0, 0), (0, 6, 11))),  # 8 of the 42
     "shared_57": (DENSE, routed((4, 2, 6), (0, 4, 5))),  # 24
@@ -66,7 +67,7 @@ SMALL = {name: Small(config, settings, name) for name, (config, settings) in {
     "active_57": (DENSE, routed((4, 2, 4), (0, 2, 4))),  # 32 of 56
     "active_75": (THREE_QUARTERS, ()),
     "active_86": (DENSE, routed((4, 2, 4), (0, 5, 9))),  # 48
-    "moa": (DENSE, (*ALL_ROUTED, *MOA)),
+    "moa": (DENSE, (*ALL_ROUTED_SMALL, *MOA)),
     "sparse": (DENSE, kept_keys(100, 75, 75)),
     "learned_125": (DENSE, learned((1, 3, 5), 0.125)),
     "learned_25": (DENSE, learned((1, 3, 5), 0.25)),
@@ -129,7 +130,7 @@ TABLES = {
     )),
     "review_moa": ablations("MoH beside MoA", "review", (
         Row("MoH", 75, {"top1": 78.6}, ABLATIONS, SMALL["full"], FULL),
-        Row("MoA", 75, {"top1": 75.4}, ABLATIONS, SMALL["moa"], (*ablation((0, 0, 0, 0), (2, 5, 9, 18)), *MOA)),
+        Row("MoA", 75, {"top1": 75.4}, ABLATIONS, SMALL["moa"], (*ALL_ROUTED, *MOA)),
     ), missing=("translation, WMT14 En-De (BLEU 29.0 for MoH, 28.3 for MoA): moh has no models with encoder and decoder, and the "
                 "settings are not published",)),
     "review_sparse": ablations("MoH beside sparse attention and an attention of experts", "review", (
