@@ -64,7 +64,7 @@ class UnrecordedGradients {
   UnrecordedGradients(const UnrecordedGradients&) = delete;
   UnrecordedGradients& operator=(const UnrecordedGradients&) = delete;
 
-  /// Those that are not among `inputs`, each once.
+  /// The leaves that are not among `inputs`, each once.
   std::vector<Variable> leaves_besides(std::span<const Variable> inputs) const;
 
  private:

@@ -46,7 +46,7 @@ class Variable {
   /// The dtype of a leaf's gradient: float32 for a bfloat16 leaf, so that sums over micro-batches are not
   /// rounded to it, unless set_grad_dtype() said otherwise.
   DType grad_dtype() const;
-  /// Of a bfloat16 leaf: float32, or bfloat16, which takes half the memory and rounds the sum after each
+  /// For a bfloat16 leaf: float32, or bfloat16, which takes half the memory and rounds the sum after each
   /// contribution. A gradient of another dtype, and its buffer, are dropped.
   void set_grad_dtype(DType dtype);
   /// Adds to the gradient of a leaf. Throws ShapeError for another shape.

@@ -8,7 +8,7 @@
 
 namespace moh {
 
-/// What memory is used for; the allocator counts bytes by it.
+/// The uses of memory, by which the allocator counts bytes.
 enum class MemoryPurpose : std::uint8_t { kParameter, kGradient, kOptimizer, kActivation, kWorkspace, kData };
 inline constexpr int kNumMemoryPurposes = 6;
 

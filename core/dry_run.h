@@ -69,7 +69,7 @@ class DryRunScope {
   DryRunScope(const DryRunScope&) = delete;
   DryRunScope& operator=(const DryRunScope&) = delete;
 
-  /// That of this thread, or null.
+  /// The scope of this thread, or null.
   static DryRunScope* current() { return current_; }
 
   const std::shared_ptr<DryMemory>& memory() const { return memory_; }

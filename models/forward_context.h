@@ -26,7 +26,7 @@ struct ForwardContext {
   /// Empty, or one per layer: [E], float32, the loads that the load-balance loss takes for its own
   /// (route_heads). Undefined for a layer that takes its own.
   std::span<const Tensor> balance_loads = {};
-  /// Of packed sequences, [B, T] int32 on the model's device: the position at which each token's document
+  /// For packed sequences, [B, T] int32 on the model's device: the position at which each token's document
   /// begins. Tokens see those of their own document alone. Undefined: a sequence is one document.
   Tensor document_starts = {};
   /// Whether rotary positions begin anew with each document.

@@ -96,7 +96,7 @@ void run_kernel(KernelCall call, const Tensor& x, Fn&& fn) {
   });
 }
 
-/// The same for a kernel whose workspace grows with the rows: a dry run counts the bytes that
+/// run_kernel() for a kernel whose workspace grows with the rows: a dry run counts the bytes that
 /// workspace.template operator()<Backend, T>() returns.
 template <class Fn, class Workspace>
 void run_kernel(KernelCall call, const Tensor& x, Fn&& fn, const Workspace& workspace) {

@@ -8,9 +8,9 @@
 #include "core/allocator.h"
 #include "core/dtype.h"
 
-// What the rest of core needs of CUDA. A build without a toolkit links core/cuda/absent.cpp instead, where
-// open_device() throws, so that nothing else is ever called. One process computes on one GPU: data
-// parallelism starts a process for each.
+// The functions of CUDA that the rest of core needs. A build without a toolkit links core/cuda/absent.cpp
+// instead, where open_device() throws, so that nothing else is ever called. One process computes on one GPU:
+// data parallelism starts a process for each.
 
 namespace moh::cuda {
 

@@ -45,7 +45,7 @@ void count_end_of_collective() {
 }
 
 CollectiveCounts collective_counts() {
-  // What has ended is read first, so that it is never more than what has begun.
+  // The count of ended collectives is read first, so that it is never more than that of begun ones.
   const std::uint64_t ended = counts()->ended;
   return {counts()->begun, ended};
 }

@@ -107,8 +107,8 @@ std::string nccl_algorithms() {
   return names == nullptr ? "" : names;
 }
 
-/// What an abort may be doing while the thread of the collectives is inside NCCL: `calls` is held by each
-/// call, which does not block, and `aborted` is looked at first.
+/// State that an abort uses while the thread of the collectives is inside NCCL: `calls` is held by each call,
+/// which does not block, and `aborted` is looked at first.
 struct NcclGroup::Impl {
   const NcclLibrary& nccl = NcclLibrary::get();
   ncclComm_t comm = nullptr;
@@ -117,7 +117,7 @@ struct NcclGroup::Impl {
   std::atomic<bool> aborted = false;
   bool left = false;
 
-  /// What NCCL says of an error, after the function that has met it.
+  /// Throws NCCL's text for an error, after the function that has met it.
   [[noreturn]] void fail(const char* function, ncclResult_t result) const {
     const char* const last = nccl.ncclGetLastError(comm);
     std::string message = std::string("nccl: ") + function + ": " + nccl.ncclGetErrorString(result);

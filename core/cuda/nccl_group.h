@@ -26,7 +26,7 @@ std::string nccl_version_text(int code);
 /// protocol, NCCL derives from its size, the number of processes and what connects them; along a ring or a
 /// tree the order is fixed. NCCL promises no order beyond that: other machines may sum in another one.
 void pin_nccl_algorithms();
-/// What NCCL_ALGO says.
+/// The value of NCCL_ALGO.
 std::string nccl_algorithms();
 
 /// A communicator of NCCL, of `size` processes with a GPU each, which call the same collectives with the same
@@ -35,7 +35,7 @@ std::string nccl_algorithms();
 /// until the compute queue has waited for that queue. All members but those that say otherwise are called by
 /// one thread.
 ///
-/// They throw DeviceError for errors of NCCL, also for those that it has met in the background since.
+/// All functions throw DeviceError for errors of NCCL, also for those met in the background since.
 class NcclGroup {
  public:
   /// Begins to join the others, and returns at once. The open device is that of the process. Throws

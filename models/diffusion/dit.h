@@ -11,7 +11,7 @@
 
 namespace moh {
 
-/// What a DiT computes from.
+/// The input of a DiT.
 struct DitInput {
   Variable images;  ///< [B, C, H, W], noisy, in the model's dtype
   Tensor steps;     ///< [B] int64, from 0 to kDiffusionSteps - 1: how noisy each is
@@ -60,7 +60,7 @@ class Dit : public Model {
   /// As the released code: matrices and the patch embedding Xavier uniform, the label table and the matrices
   /// of the time steps normal with standard deviation 0.02; modulations and the last layer 0, as are biases.
   void initialise(std::uint64_t seed) override;
-  /// That of a Xavier uniform router of the narrowest layer.
+  /// The standard deviation of a Xavier uniform router of the narrowest layer.
   double init_std() const override;
   bool decays(const NamedParameter& parameter) const override;
   bool set_progress(double share) override;

@@ -6,8 +6,8 @@
 
 namespace moh {
 
-/// What the diffusion process needs of one of its steps (Ho et al. 2020, arXiv 2006.11239), with a_t the
-/// product of all 1 - beta up to step t.
+/// The numbers that the diffusion process needs for one of its steps (Ho et al. 2020, arXiv 2006.11239), with
+/// a_t the product of all 1 - beta up to step t.
 struct NoiseStep {
   std::int64_t trained_step = 0;  ///< its number in the process that the model is trained for
   double beta = 0;

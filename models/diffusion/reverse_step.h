@@ -29,7 +29,7 @@ struct ReverseOptions {
   bool clip_start = false;  ///< bounds the estimate of x_0 to [-1, 1]
 };
 
-/// What a step back computes; all float32, of x_t's shape.
+/// The results of a step back; all float32, of x_t's shape.
 struct ReverseStep {
   Tensor sample, start;       ///< x_(t-1), and the estimate of x_0
   Tensor mean, log_variance;  ///< of the model's distribution; undefined for kDdim

@@ -10,7 +10,7 @@ namespace moh {
 /// Rows [first, last) of an image [1, H, W, C]: the same memory.
 Tensor rows_of(const Tensor& image, std::int64_t first, std::int64_t last);
 
-/// What a convolution reads: an image [1, height, width, channels] whose rows are made as they are needed.
+/// The input of a convolution: an image [1, height, width, channels] whose rows are made as they are needed.
 /// `rows` returns [1, last - first, width, channels], in row-major order of its calls, some rows twice.
 struct RowSource {
   std::int64_t height = 0, width = 0, channels = 0;

@@ -15,7 +15,7 @@ class GroupNorm : public Module {
         eps_(eps) {}
 
   Variable operator()(const Variable& x) const { return group_norm(x, weight_, bias_, groups_, eps_); }
-  /// The same piece by piece: statistics of whole images, and rows of these, not recorded.
+  /// The norm piece by piece: statistics of whole images, and rows of these, not recorded.
   GroupStatistics statistics(const Tensor& x) const { return group_statistics(x, groups_, eps_); }
   Tensor rows(const Tensor& x, const GroupStatistics& of) const {
     return group_norm_rows(x, weight_.value(), bias_.value(), of);

@@ -49,7 +49,8 @@ bool wants_all_heads(const HeadRoutingOptions& options) {
   return options.router.scaling == GateScaling::kBinary && options.straight_through == StraightThrough::kAll;
 }
 
-/// The same in both runs of a recomputed layer: with other heads, projections would differ by rounding.
+/// The heads to compute, the same in both runs of a recomputed layer: with other heads, projections would
+/// differ by rounding.
 Tensor heads_to_compute(const Routing& routing, const HeadRoutingOptions& options) {
   if (!wants_all_heads(options) || !backward_follows()) return routing.selected;
   return full(routing.selected.shape(), 1, DType::kUInt8, routing.selected.device());
@@ -78,7 +79,7 @@ Variable of_each_head(const Variable& units, std::int64_t unit_heads) {
   const Variable each = repeat_heads(reshape(units, {units.dim(0), units.dim(1), 1, 1}), 0, unit_heads);
   return reshape(each, {units.dim(0), units.dim(1) * unit_heads});
 }
-/// The same for uint8.
+/// of_each_head() for uint8.
 Tensor of_each_head(const Tensor& units, std::int64_t unit_heads) {
   if (unit_heads == 1) return units;
   const NoGrad no_grad;
@@ -181,7 +182,8 @@ HeadRouter::LearnedHeads HeadRouter::learned_heads() const {
   return {std::move(kinds), order, shared, routed};
 }
 
-/// Of the matrices that have a row for each head of the layer, the rows of `heads` if these are given.
+/// Logits from the matrices, of which those with a row for each head of the layer are taken at the rows of
+/// `heads`, if these are given.
 HeadRouter::Logits HeadRouter::learned_logits(const Variable& x, const LearnedHeads* heads) const {
   Logits logits;
   std::vector<Variable> weights;
@@ -207,8 +209,8 @@ HeadRouter::Logits HeadRouter::learned_logits(const Variable& x, const LearnedHe
   return logits;
 }
 
-/// Of a layer in training. While shared heads are learned a token's kept heads are no list, and have no
-/// margin.
+/// Adds the statistics of a layer in training. While shared heads are learned a token's kept heads are no
+/// list, and have no margin.
 void HeadRouter::add_statistics(HeadChoice& choice, const Logits& logits) const {
   const Tensor& top = choice.routing.top;
   choice.two_stage = logits.type.defined();

@@ -21,7 +21,7 @@ enum class RouterKind {
   kQueryNorm,  ///< norms of the queries, without parameters (MoH-LLaMA3); gates are 0 or 1 (kBinary)
 };
 
-/// Which gate gradients the straight-through estimator of binary gates uses.
+/// The gate gradients that the straight-through estimator of binary gates uses.
 enum class StraightThrough {
   kNone,      ///< none: the router learns from the load-balance loss only
   kSelected,  ///< those of the selected heads, the only ones that are computed
@@ -39,7 +39,7 @@ struct HeadRoutingOptions {
   RouterKind kind = RouterKind::kNone;
   RouterOptions router;
   StraightThrough straight_through = StraightThrough::kSelected;
-  /// Which heads are shared: router.num_shared of them, or empty for the first ones. HeadRouter derives the
+  /// The shared heads: router.num_shared of them, or empty for the first ones. HeadRouter derives the
   /// router's order from it.
   std::vector<std::int64_t> shared_heads = {};
   RouterPrecision precision = RouterPrecision::kSame;
@@ -69,7 +69,7 @@ struct HeadKinds {
 };
 /// Throws ValueError as head_order() does.
 HeadKinds head_kinds(const HeadRoutingOptions& options);
-/// The same for query heads.
+/// The kinds of query heads.
 HeadKinds query_head_kinds(const HeadRoutingOptions& options);
 
 /// Number of query heads of a token whose attention is computed: the selected ones, or, if a backward pass
@@ -102,8 +102,8 @@ struct LayerOutput {
 struct HeadChoice {
   Variable gates;  ///< [B, T, H]
   HeadLists lists;
-  /// The same pairs, one list per head, if projecting only the selected heads is faster than projecting all
-  /// heads (head_projection_pays); else undefined.
+  /// The pairs of `lists`, one list per head, if projecting only the selected heads is faster than projecting
+  /// all heads (head_projection_pays); else undefined.
   HeadLists lists_of_heads;
   Routing routing;
   Variable z_loss;                     ///< undefined unless HeadRoutingOptions::z_loss

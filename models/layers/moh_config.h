@@ -16,7 +16,7 @@ enum class RouterInit {
   kZeros,   ///< all routed heads are equally probable, as in MoA (arXiv 2210.05144)
 };
 
-/// What a router keeps or leaves for a token.
+/// The unit that a router keeps or leaves for a token.
 enum class RoutingUnit {
   kHeads,   ///< query heads
   kGroups,  ///< KV heads, each with all query heads that share it
@@ -42,7 +42,7 @@ struct MohConfig {
   PerLayer num_shared;                        ///< heads that are active for every token
   HeadSet shared_heads;                       ///< which heads these are
   PerLayer top_k;                             ///< routed heads that each token keeps
-  /// The same as a share of the routed heads of a layer, rounded, at least 1; 0: top_k says how many.
+  /// top_k as a share of the routed heads of a layer, rounded, at least 1; 0: top_k says how many.
   double top_k_ratio = 0;
   /// Active heads, the shared ones included, that a user gave in place of top_k. Only while a configuration
   /// is read, which derives top_k from them (train/config/active_heads.h); 0 in the configuration of a model.
@@ -72,9 +72,9 @@ struct MohConfig {
 HeadRoutingOptions routing_of(const MohConfig& config, std::int64_t heads, std::int64_t layer,
                               std::int64_t kv_heads = 0);
 
-/// The same routing of `layers` layers in one form, of the several that it may be written in: counts and
-/// shared heads (but for those to be measured) listed layer by layer, ascending, and defaults where a value
-/// has no meaning.
+/// The routing of `layers` layers in one form, of the several that it may be written in: counts and shared
+/// heads (but for those to be measured) listed layer by layer, ascending, and defaults where a value has no
+/// meaning.
 MohConfig spelt_out(const MohConfig& config, std::int64_t layers);
 
 /// Reports inconsistent head counts and lists in a model of `layers` layers with these numbers of heads; with

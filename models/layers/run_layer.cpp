@@ -10,7 +10,7 @@ namespace moh {
 
 namespace {
 
-/// What a layer's output has besides tensors, and which of its tensors are defined.
+/// The parts of a layer's output besides tensors, and which of its tensors are defined.
 struct Form {
   bool routed = false, balance = false, load = false, z_loss = false, heads_each = false, top_k = false,
        statistics = false, two_stage = false, refuses = false, expert_balance = false;

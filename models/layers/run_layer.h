@@ -14,7 +14,7 @@ namespace moh {
 LayerOutput run_layer(RecomputeLevel level, const std::vector<Variable>& inputs,
                       const ForwardContext& context,
                       const std::function<LayerOutput(const std::vector<Variable>&)>& layer);
-/// The same for one input.
+/// run_layer() for one input.
 LayerOutput run_layer(RecomputeLevel level, const Variable& x, const ForwardContext& context,
                       const std::function<LayerOutput(const Variable&)>& layer);
 

@@ -9,9 +9,9 @@
 
 namespace moh {
 
-/// Which heads of a layer are shared, learned while the model trains: hard-concrete masks
-/// (ops/moh/head_masks.h) that first leave nearly all heads shared, then fewer, and at half of their time as
-/// many as are wanted. When it is over, the heads with the largest scores are shared from then on.
+/// The shared heads of a layer, learned while the model trains: hard-concrete masks (ops/moh/head_masks.h)
+/// that first leave nearly all heads shared, then fewer, and at half of their time as many as are wanted.
+/// When it is over, the heads with the largest scores are shared from then on.
 /// Parameters: `shared_mask.score` [H], and `shared_mask.shared` [H], 0 everywhere until then, afterwards 1
 /// for the shared heads; float32 (float64 in a float64 model). So a checkpoint has all that there is. On a
 /// GPU the host reads them when it sets the progress for the first time and when the heads are fixed, and

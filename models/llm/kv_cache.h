@@ -12,7 +12,8 @@ namespace moh {
 /// layer with a sliding window keeps those that a later token can see, and a few more.
 class LayerCache {
  public:
-  /// What attention_decode reads: the first `count` tokens of k and v [B, G, slots, d], each head contiguous.
+  /// The operands of attention_decode: the first `count` tokens of k and v [B, G, slots, d], each head
+  /// contiguous.
   struct Keys {
     Tensor k, v;
     std::int64_t count = 0;
@@ -65,8 +66,8 @@ struct KvCache {
   KvCache clone() const;
 };
 
-/// What a cache keeps of a layer with a sliding window: what later tokens see, or everything, so that it can
-/// be rewound.
+/// The tokens that a cache keeps of a layer with a sliding window: those that later tokens see, or all, so
+/// that it can be rewound.
 enum class CacheReach { kWindow, kAll };
 
 }  // namespace moh

@@ -48,7 +48,7 @@ class Llama : public Model {
   /// continue those in the cache, and are appended to it. The result equals that of forward() on all tokens,
   /// up to rounding.
   Tensor decode(const Tensor& tokens, KvCache& cache) const;
-  /// The same, but returns the last layer's output [B * T, D] for all of the tokens, of which logits_at()
+  /// decode(), but returns the last layer's output [B * T, D] for all of the tokens, of which logits_at()
   /// makes logits where they are wanted.
   Tensor decode_hidden(const Tensor& tokens, KvCache& cache) const;
   /// Logits [n, V] in float32 for the tokens that follow the rows [n], int64, of decode_hidden().

@@ -25,10 +25,10 @@ class LlamaAttention : public Module {
 
   /// x [B, T, D], the layer's input after its norm, to [B, T, D]; `table` begins with the first token's row.
   LayerOutput forward(const Variable& x, const RopeTable& table, const ForwardContext& context = {}) const;
-  /// The same without gradients, for tokens that continue those in `cache` and are appended to it, with the
+  /// forward() without gradients, for tokens that continue those in `cache` and are appended to it, with the
   /// table's rows for them. Keys and values of all heads are stored; only those of selected heads are read.
   Variable decode(const Variable& x, const RopeTable& table, LayerCache& cache) const;
-  /// The same for one token each of B texts with caches of their own (of batch 1): x [1, B, D], and a row of
+  /// decode() for one token each of B texts with caches of their own (of batch 1): x [1, B, D], and a row of
   /// the table for each.
   Variable decode_each(const Variable& x, const RopeTable& table, std::span<LayerCache* const> caches) const;
 
@@ -78,7 +78,7 @@ class LlamaLayer : public Module {
   HeadRouter* router() { return self_attn_.router(); }
 
  private:
-  /// What follows attention in decoding.
+  /// The layer's part after attention, in decoding.
   Variable after_attention(const Variable& x, const Variable& attention) const;
   /// A residual branch, after dropout when training.
   Variable dropped(const Variable& branch, const ForwardContext& context) const;

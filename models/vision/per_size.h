@@ -8,7 +8,7 @@
 
 namespace moh {
 
-/// What a model computes on the host for a size of its images, on the model's device, computed when the size
+/// Values that a model computes on the host for a size of its images, on the model's device, when the size
 /// first comes: a training step that repeats copies nothing from the host, and can be captured as a CUDA
 /// graph. Values are kept as long as the model, as a graph reads their addresses. Not thread-safe.
 template <class Value>

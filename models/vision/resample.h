@@ -11,8 +11,8 @@ namespace moh {
 /// grid.
 Tensor bicubic_weights(const GridSize& from, const GridSize& to);
 
-/// The same for position embeddings [prefix + tokens, D], whose first `prefix` rows (a class token's) have no
-/// place in the image and stay as they are: [prefix + to.tokens(), prefix + from.tokens()].
+/// The weights for position embeddings [prefix + tokens, D], whose first `prefix` rows (a class token's) have
+/// no place in the image and stay as they are: [prefix + to.tokens(), prefix + from.tokens()].
 Tensor position_weights(const GridSize& from, const GridSize& to, std::int64_t prefix);
 
 }  // namespace moh

@@ -13,7 +13,7 @@
 
 namespace moh {
 
-/// What all attention layers of a stage share in one forward pass.
+/// The operands that all attention layers of a stage share in one forward pass.
 struct StageGrid {
   GridSize tokens, pooled;
   RelativePositions

@@ -9,7 +9,7 @@
 
 namespace moh {
 
-/// What the classifier of a vision transformer reads.
+/// The tokens that the classifier of a vision transformer reads.
 enum class VitPooling {
   kClassToken,  ///< a learned token that attends to the image's
   kMean,        ///< the mean of the image's tokens; there is no class token

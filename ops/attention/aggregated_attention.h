@@ -52,8 +52,8 @@ Variable aggregated_attention(const Variable& q, const Variable& local, const Va
                               const CosineParameters& cosine, const WindowParameters& window,
                               const TokenGrid& grid, const SelectedPairs& selected = {});
 
-/// The same without a window, where every query sees all N tokens: the last stage of TransNeXt. qkv [B, N, 3
-/// H, d]: queries of all heads, then keys, then values; so is its gradient.
+/// The attention above without a window, where every query sees all N tokens: the last stage of TransNeXt.
+/// qkv [B, N, 3 H, d]: queries of all heads, then keys, then values; so is its gradient.
 Variable cosine_attention_packed(const Variable& qkv, const CosineParameters& cosine,
                                  const SelectedPairs& selected = {});
 

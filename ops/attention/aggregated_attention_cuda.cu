@@ -72,7 +72,7 @@ struct StoreCosine {
   }
 };
 
-/// Those of what belongs to a neighbour.
+/// The gradients of the parameters that belong to a neighbour.
 struct StoreLearned {
   AggregatedParameters<float> to;
   std::int64_t head_dim, neighbours, width;

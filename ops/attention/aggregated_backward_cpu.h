@@ -32,7 +32,7 @@ struct PartialSums {
     tokens = arena.take<F>(round_up_to_tile(at.d) * at.local_columns);
     size = static_cast<std::int64_t>(arena.used_bytes() / sizeof(F));
   }
-  /// What vector m of the position biases of a token is so far.
+  /// The current sum of vector m of the position biases of a token.
   [[gnu::always_inline]] Vec<F> position(std::int64_t token, const F* row, std::int64_t m) const {
     const Vec<BitsOf<F>> mask = Vec<BitsOf<F>>{} + has_position[token];
     return (Vec<F>)((Vec<BitsOf<F>>)load(row + m) & mask);
@@ -151,7 +151,7 @@ void backward_logits(const AggregatedBackward<T>& args, const List& list, std::i
   }
 }
 
-/// What a block adds to the gradients of keys, values and learnable tokens.
+/// Adds a block's part to the gradients of keys, values and learnable tokens.
 template <class F, int kDim, int kCount>
 void backward_keys(const Layout<F, kDim, kCount>& at, BackwardScratch<F>& s, const PartialSums<F>& sums) {
   const QueryBlock<F>& block = s.block;
@@ -242,7 +242,7 @@ void store_distant(const AggregatedBackward<T>& args, const List& list, const La
     store_row<T>(s.dv + m * at.padded, F(1), key_row(args.dv, list, m), at.d);
 }
 
-/// What is fetched while the queries of a list are computed. `is_last`: there is no next sequence.
+/// The rows that are fetched while the queries of a list are computed. `is_last`: there is no next sequence.
 template <class T>
 RowFetcher<T> backward_fetcher(const AggregatedBackward<T>& args, const List& list, bool is_last) {
   const std::int64_t tokens = args.shape.pairs.queries;

@@ -2,8 +2,8 @@
 
 // For kernel files only (they are compiled once per instruction set): everything here has internal linkage.
 //
-// What the forward and the backward pass of aggregated attention share: keys and values in scratch, blocks of
-// queries, and their logits.
+// The common part of the forward and the backward pass of aggregated attention: keys and values in scratch,
+// blocks of queries, and their logits.
 
 #include "ops/attention/aggregated_attention_kernels.h"
 #include "ops/attention/list_walk.h"
@@ -115,7 +115,7 @@ template <class F>
 template <class F, int kDim, int kCount>
 struct Layout;
 
-/// Of any sizes.
+/// The layout of any sizes.
 template <class F>
 struct Layout<F, 0, 0> {
   std::int64_t d, padded;          // of a head, in elements
@@ -335,7 +335,7 @@ template <class F>
   store(scores + m, seen ? sum : splat<F>(-std::numeric_limits<F>::infinity()));
 }
 
-/// Of a row of logits, `percent` of those above -infinity stay, the largest; smaller ones become -infinity.
+/// Keeps, in a row of logits, the largest `percent` of those above -infinity; smaller ones become -infinity.
 template <class F>
 void keep_largest(F* scores, std::int64_t columns, std::int64_t percent) {
   constexpr int kN = kLanes<F>;

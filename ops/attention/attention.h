@@ -38,8 +38,8 @@ Variable attention(const Variable& q, const Variable& k, const Variable& v, cons
 Variable head_sparse_attention(const Variable& q, const Variable& k, const Variable& v, const Variable& gates,
                                const HeadLists& lists, const AttentionOptions& options);
 
-/// The same two with q, k and v read in place from a packed projection qkv [B, T, H + 2 G, d]: H query heads,
-/// then G key heads, then G value heads. The gradient has the same packed layout.
+/// Both functions with q, k and v read in place from a packed projection qkv [B, T, H + 2 G, d]: H query
+/// heads, then G key heads, then G value heads. The gradient has the same packed layout.
 Variable attention_packed(const Variable& qkv, std::int64_t heads, std::int64_t kv_heads,
                           const AttentionOptions& options);
 Variable head_sparse_attention_packed(const Variable& qkv, const Variable& gates, const HeadLists& lists,

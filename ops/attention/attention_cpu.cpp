@@ -345,7 +345,7 @@ void pack_key_block(const AttentionBackward<T>& args, const List& list, std::int
   set_zero(s.dv, kKeyBlock * padded);
 }
 
-/// Of the `rows` gathered rows, the tiles that see some of `keys`. `before`: those of keys before them.
+/// The tiles of the `rows` gathered rows that see some of `keys`. `before`: the tiles of keys before them.
 Range tiles_seeing(const Range* seen, std::int64_t rows, const Range& keys, const Range& before) {
   Range found = before;
   while (found.begin < rows && seen[found.begin].end <= keys.begin) ++found.begin;

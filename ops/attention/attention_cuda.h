@@ -17,7 +17,7 @@ struct CudaAttention {
 
   /// out = gate * softmax(scale q k^T) v for the rows of the lists, and zeros for all other pairs.
   static void forward(const AttentionForward<T>& args, std::int64_t num_rows);
-  /// The same for a few query tokens against many keys.
+  /// forward() for a few query tokens against many keys.
   static void decode(const AttentionForward<T>& args, std::int64_t num_rows);
   /// Computes dq, dk, dv and dgates; args.num_groups and args.dq_partials are not used, args.out only by the
   /// tensor core kernels.

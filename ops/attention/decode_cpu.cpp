@@ -49,7 +49,7 @@ template <class T, int kVecs>
   for (int i = 0; i < kVecs; ++i) store(to + i * kN, sum[i]);
 }
 
-/// The same for whole rows of head_dim elements, into scratch.
+/// add_vectors() for whole rows of head_dim elements, into scratch.
 template <class T>
 [[gnu::always_inline]] inline void add_rows(const T* from, std::int64_t stride, const Acc<T>* factors,
                                             std::int64_t rows, Acc<T>* to, std::int64_t head_dim) {

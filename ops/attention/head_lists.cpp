@@ -53,7 +53,8 @@ class Selection {
   explicit Selection(const Tensor& selected)
       : heads_(selected.dim(2)), data_(selected.span<std::uint8_t>()) {}
 
-  /// Of `count` <= 8 heads from `head` on, a byte each, 0 or 1. Tokens are counted through all sequences.
+  /// The selection of `count` <= 8 heads from `head` on, a byte each, 0 or 1. Tokens are counted through all
+  /// sequences.
   [[gnu::always_inline]] inline std::uint64_t bytes(std::int64_t token, std::int64_t head,
                                                     std::int64_t count) const {
     constexpr std::uint64_t kLow = 0x7f7f7f7f7f7f7f7fU;
@@ -66,7 +67,7 @@ class Selection {
     }
     return ((((raw & kLow) + kLow) | raw) & ~kLow) >> 7 & ~std::uint64_t{0} >> (64 - 8 * count);
   }
-  /// The same, a bit each.
+  /// bytes(), as a bit each.
   [[gnu::always_inline]] inline std::uint64_t bits(std::int64_t token, std::int64_t head,
                                                    std::int64_t count) const {
     return bytes(token, head, count) * 0x0102040810204080U >> 56;
@@ -118,7 +119,7 @@ void for_each_word_of_group(const Selection& selection, const HeadLists& of, con
   }
 }
 
-/// The same for up to 8 consecutive lists of one head each: eight tokens become the bits of eight bytes.
+/// Calls visit() for up to 8 consecutive lists of one head each: eight tokens become the bits of eight bytes.
 template <class Visit>
 void for_each_word_of_heads(const Selection& selection, const HeadLists& of, std::int64_t first_list,
                             std::int64_t lists, const Visit& visit) {

@@ -15,7 +15,7 @@ constexpr int kKeyVecs = static_cast<int>(kKeyBlock) / kLanes<F>;
 /// Folded into the scale of the scores, so that exponentials are powers of 2.
 constexpr double kLog2E = 1.4426950408889634;
 
-/// Those of `keys` that are in the key block from `first` on, numbered within it.
+/// The keys of `keys` that are in the key block from `first` on, numbered within it.
 [[gnu::always_inline]] inline Range in_block(const Range& keys, std::int64_t first) {
   return {clamp(keys.begin - first, 0, kKeyBlock), clamp(keys.end - first, 0, kKeyBlock)};
 }

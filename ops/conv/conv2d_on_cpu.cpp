@@ -170,7 +170,7 @@ Tensor conv2d_data_gradient_on_cpu(const ConvShape& s, const Shape& x_shape, con
 
 Tensor conv2d_weight_gradient_on_cpu(const ConvShape& s, const Tensor& x, const Tensor& dy,
                                      const Shape& w_shape) {
-  // Of the two images, the one with fewer channels makes the smaller patches.
+  // Patches are smaller from the image with fewer channels.
   if (can_be_mirrored(s) && s.outputs < s.channels && !uses_winograd(s, x.dtype())) {
     const Tensor dw = rotated(weight_gradient(mirrored(s), dy, x));
     return swap_axes(dw, 1, s.channels * s.taps(), s.outputs).reshape(w_shape);

@@ -76,7 +76,7 @@ struct Part {
 
   bool has(std::int64_t i) const { return i >= first && i < last; }
 };
-/// Of the pixels that a strip reads from position `first` on, those inside the image.
+/// The pixels inside the image, of those that a strip reads from position `first` on.
 inline Part part_inside(std::int64_t first, std::int64_t pixels) {
   return {first < 0 ? -first : 0, pixels - first};
 }
@@ -356,7 +356,7 @@ void add_row_in_strips(const WeightPass<T>& p, std::int64_t row, Acc<T>* sums) {
   }
 }
 
-/// The same for any kernel and stride.
+/// add_row_in_strips() for any kernel and stride, tap by tap.
 template <class T>
 void add_row_by_taps(const WeightPass<T>& p, std::int64_t row, Acc<T>* sums) {
   const ConvShape& s = p.sizes;

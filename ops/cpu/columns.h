@@ -41,7 +41,7 @@ template <class F>
 template <class F, class V>
 [[gnu::always_inline]] inline void stage_columns(const V* columns, std::int64_t width, F* staging) {
   constexpr std::int64_t kN = kLanes<F>;
-  // What is stored past the end of a row is overwritten by the next row, or by columns further to the left.
+  // Elements stored past the end of a row are overwritten by the next row, or by columns further to the left.
   for (std::int64_t first = round_up_to_lanes<F>(width) - kN; first >= 0; first -= kN) {
     Vec<F> square[kN];
     for (std::int64_t j = 0; j < kN; ++j) square[j] = (Vec<F>)columns[first + j];
@@ -58,7 +58,7 @@ template <class F>
   std::memcpy(to, staging, static_cast<std::size_t>(count * width) * sizeof(F));
 }
 
-/// The same for columns of integers, converted to To.
+/// store_columns() for columns of integers, converted to To.
 template <class F, class To>
 [[gnu::always_inline]] inline void store_integers(const Vec<BitsOf<F>>* columns, std::int64_t count,
                                                   std::int64_t width, To* to, F* staging) {

@@ -39,7 +39,7 @@ struct WholeVector {
   }
 };
 
-/// The same for `count` elements, fewer than a vector's. Other lanes are loaded as zeros.
+/// WholeVector for `count` elements, fewer than a vector's. Other lanes are loaded as zeros.
 struct PartOfVector {
   std::int64_t first, count;
 
@@ -67,7 +67,7 @@ template <class A, class Body>
   if (i < end) body(PartOfVector{i, end - i});
 }
 
-/// The same for [0, count), in parallel: calls must not depend on each other.
+/// for_vectors_in() for [0, count), in parallel: calls must not depend on each other.
 template <class A, class Body>
 [[maybe_unused]] [[gnu::always_inline]] inline void for_each_vector(std::int64_t count, const Body& body) {
   constexpr std::int64_t kGrain = 1 << 14;

@@ -51,7 +51,7 @@ template <class A, class T, class AddChunk>
   for (std::int64_t j = 0; j < width; ++j) sums[j] = static_cast<T>(total[j]);
 }
 
-/// The same for what add_row(row, partial) adds for each of `count` rows.
+/// sum_over_chunks() of what add_row(row, partial) adds for each of `count` rows.
 template <class A, class T, class AddRow>
 [[maybe_unused]] [[gnu::always_inline]] inline void sum_over_rows(std::int64_t count, std::int64_t width,
                                                                   T* sums, const AddRow& add_row) {
@@ -69,7 +69,7 @@ struct RowGroups {
   std::int64_t stride = 0;  ///< elements from the sums of one group to those of the next
 };
 
-/// The same for each group: sums[g, width] = the sum over the rows of group g of what add_row(g, row,
+/// sum_over_rows() for each group: sums[g, width] = the sum over the rows of group g of what add_row(g, row,
 /// partial) adds; rows are counted through all groups.
 template <class A, class T, class AddRow>
 [[maybe_unused]] [[gnu::always_inline]] inline void sum_over_groups(RowGroups groups, std::int64_t width,

@@ -46,7 +46,7 @@ struct ExpSum {
   Sum sum;
 };
 
-/// Of a block, summed in A. Elements may be above the shift by 1.
+/// ExpSum of a block, summed in A. Elements may be above the shift by 1.
 template <class T>
 [[gnu::always_inline]] inline ExpSum<Acc<T>, Acc<T>> exp_sum_of_block(const T* x, std::int64_t width,
                                                                       Acc<T> shift) {

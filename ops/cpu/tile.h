@@ -114,7 +114,7 @@ void multiply_tile(Left a, const F* b, std::ptrdiff_t b_row, std::int64_t depth,
   }
 }
 
-/// The same for any number of vectors, split into tiles of nearly equal width.
+/// multiply_tile() for any number of vectors, split into tiles of nearly equal width.
 template <class F, int kRows, bool kAccumulate, class Left = LeftFactor<F>, class Out = OutMatrix<F>>
 void multiply_rows(std::type_identity_t<Left> a, const F* b, std::ptrdiff_t b_row, std::int64_t depth,
                    std::type_identity_t<Out> c, int vecs) {

@@ -8,7 +8,7 @@ namespace moh::device {
 MOH_DEVICE void sync_block() {
   __syncthreads();
 }
-/// The same for `threads` threads, whole warps, on named barrier `id` (1 to 15).
+/// sync_block() for `threads` threads, whole warps, on named barrier `id` (1 to 15).
 MOH_DEVICE void sync_threads(int id, int threads) {
   asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
 }

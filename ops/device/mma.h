@@ -16,7 +16,7 @@ MOH_DEVICE void load_matrices(std::uint32_t (&registers)[4], const void* shared_
                : "r"(from)
                : "memory");
 }
-/// The same, each matrix transposed.
+/// load_matrices() with each matrix transposed.
 MOH_DEVICE void load_matrices_transposed(std::uint32_t (&registers)[4], const void* shared_row) {
   const auto from = static_cast<std::uint32_t>(__cvta_generic_to_shared(shared_row));
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"

@@ -108,7 +108,7 @@ void pack_tile(const F* from, std::int64_t row, std::int64_t rows, std::int64_t 
   }
 }
 
-/// The same for rows [row, row + rows) of a, elements [k, k + depth), tile after tile.
+/// Packs rows [row, row + rows) of a, elements [k, k + depth), tile after tile.
 template <class F>
 void pack_tiles(const GemmShape& s, const F* a, std::int64_t row, std::int64_t rows, std::int64_t k,
                 std::int64_t depth, F* packed) {

@@ -34,7 +34,7 @@ struct GemmScratch {
   }
 };
 
-/// The same cache line of several rows with a row stride of `row` elements.
+/// One cache line of several rows with a row stride of `row` elements.
 template <class F>
 struct LineOfRows {
   const F* first = nullptr;
@@ -132,7 +132,7 @@ void multiply_whole_tile(Left left, LineOfRows<F> ahead, const Sliver<F>& sliver
   }
 }
 
-/// The same for up to kTileRows rows.
+/// multiply_whole_tile() for up to kTileRows rows.
 template <class F, bool kAccumulate>
 void multiply_tile_of(const TaskRows<F>& a, LineOfRows<F> ahead, const Sliver<F>& sliver, std::int64_t depth,
                       std::int64_t rows, OutMatrix<F> c, int vecs) {
@@ -150,7 +150,7 @@ void multiply_tile_of(const TaskRows<F>& a, LineOfRows<F> ahead, const Sliver<F>
   if (rows == 1) multiply_sliver_rows<F, 1, kAccumulate>(left, sliver, depth, c, vecs);
 }
 
-/// The same for columns that end inside a vector, through scratch.
+/// multiply_tile_of() for columns that end inside a vector, through scratch.
 template <class F, bool kAccumulate>
 void multiply_edge(const TaskRows<F>& a, const Sliver<F>& sliver, std::int64_t depth, std::int64_t rows,
                    std::int64_t columns, OutMatrix<F> c, F* edge) {
@@ -181,7 +181,7 @@ void multiply_sliver(TaskRows<F> a, const Sliver<F>& sliver, std::int64_t depth,
   }
 }
 
-/// The same for a panel.
+/// multiply_sliver() for a panel.
 template <class F>
 void multiply_panel(const TaskRows<F>& a, const Panel<F>& panel, std::int64_t depth, std::int64_t rows,
                     std::int64_t columns, bool accumulate, const OutMatrix<F>& c, F* edge,
@@ -202,8 +202,8 @@ void multiply_panel(const TaskRows<F>& a, const Panel<F>& panel, std::int64_t de
 struct PanelPlace {
   std::int64_t k, depth, column;
 };
-/// What the task packs after this panel (b only if the task packs it): rows that are far apart. What is
-/// packed along its rows, hardware prefetchers handle.
+/// The operands that the task packs after this panel (b only if the task packs it): rows that are far apart.
+/// Hardware prefetchers handle operands that are packed along their rows.
 template <class F>
 FetchPlan<F> packed_next(const GemmShape& s, const F* a, const F* b, const GemmTask& task,
                          const PanelPlace& place, bool packs) {

@@ -54,8 +54,8 @@ bool is_serial(const GemmShape& s) {
   return static_cast<double>(s.m) * static_cast<double>(s.n) * static_cast<double>(s.k) < kSmall;
 }
 
-/// What a task does for each k beside its multiply-adds, in the time of multiply-adds (measured): per row of
-/// a, and per column of b, whose panels come from a distant cache.
+/// The costs of a task for each k beside its multiply-adds, in the time of multiply-adds (measured): per row
+/// of a, and per column of b, whose panels come from a distant cache.
 struct TaskCosts {
   std::int64_t row, column;
 };

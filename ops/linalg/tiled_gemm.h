@@ -29,7 +29,7 @@ template <class T>
 void tiled_gemm_batch(const GemmShape& shape, const GemmBatch& batch, const T* a, const T* b, T* c,
                       bool accumulate);
 
-/// Its bytes of scratch for float, with the current number of threads.
+/// Bytes of scratch of tiled_gemm_batch() for float, with the current number of threads.
 std::size_t tiled_gemm_batch_scratch_bytes(const GemmShape& shape, const GemmBatch& batch);
 
 }  // namespace moh

@@ -7,8 +7,8 @@
 
 namespace moh {
 
-/// What diffusion_loss needs of a sample's time step, a row of numbers: x_0 = per_signal x_t - per_noise eps;
-/// the posterior's mean mean_of_start x_0 + mean_of_sample x_t; the logarithms of its largest and its
+/// The numbers that diffusion_loss needs of a sample's time step, a row: x_0 = per_signal x_t - per_noise
+/// eps; the posterior's mean mean_of_start x_0 + mean_of_sample x_t; the logarithms of its largest and its
 /// smallest variance; and 1 for the first step, whose likelihood is that of pixels, else 0.
 enum DiffusionFactor : std::int64_t {
   kPerSignal,

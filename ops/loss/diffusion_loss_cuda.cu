@@ -18,7 +18,7 @@ struct DiffusionReader {
   MOH_DEVICE double predicted(std::int64_t sample, std::int64_t output) const {
     return static_cast<float>(prediction[sample * sizes.outputs + output]);
   }
-  /// What the noise is more than the prediction.
+  /// The noise less the prediction.
   MOH_DEVICE double off(std::int64_t sample, std::int64_t j) const {
     return targets.noise[sample * sizes.elements + j] - predicted(sample, j);
   }
@@ -59,7 +59,7 @@ void diffusion_loss_kernel(DiffusionReader<T> from, DiffusionParts to) {
   to.losses[sample] = static_cast<float>((squares + bits) * per_element);
 }
 
-/// Of an element: the gradients of the predicted noise and of v.
+/// The gradients of an element: of the predicted noise and of v.
 template <class T>
 struct DiffusionGradient {
   DiffusionReader<T> from;

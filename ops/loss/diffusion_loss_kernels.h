@@ -6,7 +6,8 @@
 
 namespace moh {
 
-/// Of B samples with `elements` elements; predictions have `outputs` = elements or 2 * elements of each.
+/// Sizes of B samples with `elements` elements; predictions have `outputs` = elements or 2 * elements of
+/// each.
 struct DiffusionSizes {
   std::int64_t samples = 0, elements = 0, outputs = 0;
 

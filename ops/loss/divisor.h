@@ -2,7 +2,7 @@
 
 namespace moh {
 
-/// What kernels divide a sum of losses by: `value`, or the number in device memory, which a captured step
+/// The divisor of a sum of losses in kernels: `value`, or the number in device memory, which a captured step
 /// reads anew in each launch, over `over`.
 struct Divisor {
   double value = 1;

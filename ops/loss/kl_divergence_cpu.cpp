@@ -11,7 +11,8 @@ namespace moh {
 
 namespace {
 
-/// Of a softmax at a temperature. A row of -inf alone has the shift 0, so that no difference becomes NaN.
+/// The exponents of a softmax at a temperature. A row of -inf alone has the shift 0, so that no difference
+/// becomes NaN.
 template <class A>
 struct Softened {
   A top, inverse_temperature;

@@ -8,7 +8,7 @@
 
 namespace moh {
 
-/// Of each row of logits and of the teacher's: the maximum, and the sum of e^((logit - maximum) / T). [N].
+/// For each row of logits and of the teacher's: the maximum, and the sum of e^((logit - maximum) / T). [N].
 template <class A>
 struct SoftenedRows {
   A *maxima, *exp_sums, *teacher_maxima, *teacher_exp_sums;

@@ -8,7 +8,7 @@
 
 namespace moh {
 
-/// What a sum of losses is divided by: a number, or, for captured steps, a float64 scalar on the GPU of the
+/// The divisor of a sum of losses: a number, or, for captured steps, a float64 scalar on the GPU of the
 /// logits, whose value counts when a kernel reads it.
 class LossDivisor {
  public:

@@ -5,7 +5,7 @@
 
 namespace moh {
 
-/// What route_masked_heads computes for N tokens; in the dtype of the logits.
+/// The result of route_masked_heads for N tokens; in the dtype of the logits.
 struct MaskedRouting {
   Variable gates;     ///< [N, H], 0 for heads that are not selected
   Variable balance;   ///< load-balance loss, a scalar

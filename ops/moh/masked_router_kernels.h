@@ -33,7 +33,7 @@ struct MaskedRouterArgs {
   A* d_masks = nullptr;
 };
 
-/// What the masks alone decide: K, and the factor of the balance loss.
+/// The numbers that the masks alone decide: K, and the factor of the balance loss.
 struct RoutedCount {
   double top_k, balance_factor;
 };

@@ -18,7 +18,7 @@ struct GroupStatistics {
   Tensor mean, r;
 };
 
-/// Those with which group_norm computes. Not differentiable. Throws as group_norm does.
+/// The statistics with which group_norm computes. Not differentiable. Throws as group_norm does.
 GroupStatistics group_statistics(const Tensor& x, std::int64_t groups, double eps);
 
 /// group_norm of rows of images, x [B, h, W, C], by the statistics of the whole images: row for row the bits

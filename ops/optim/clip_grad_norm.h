@@ -20,7 +20,7 @@ struct SquareSums {
   std::vector<double> of_chunks;
 };
 SquareSums square_sums(const Tensor& grad);
-/// What grad_norm returns for these gradients, to the bit.
+/// The result of grad_norm for these gradients, to the bit.
 double norm_of(std::span<const SquareSums> gradients);
 
 /// The factor by which clipping rescales every gradient: min(1, max_norm / (norm + 1e-6)), as

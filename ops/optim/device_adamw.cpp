@@ -106,7 +106,7 @@ void DeviceAdamW::decide(const Tensor& losses, const Tensor& square_sums, double
   });
 }
 
-/// Of all chunks, [1].
+/// The sum over all chunks, [1].
 Tensor DeviceAdamW::sum_of_squares() const {
   Tensor sum = empty({1}, DType::kFloat64, like_.device());
   run_kernel("adamw_plan", like_, [&]<class Backend, class Any>() {

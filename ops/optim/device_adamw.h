@@ -60,7 +60,7 @@ class DeviceAdamW {
     KernelTable<AdamWChunk<T, G>> parameters;
     std::int64_t first_sum = 0;  ///< of square_sums_
   };
-  /// Of a parameter, in the tables of its type.
+  /// The chunks of a parameter, in the tables of its type.
   struct Range {
     std::int64_t first = 0, count = 0;
   };

@@ -9,7 +9,7 @@ namespace {
 
 constexpr int kWarps = 4, kThreads = kWarps * device::kWarp;
 
-/// What both passes read.
+/// The operands of both passes.
 template <class T>
 struct Heads {
   NormRopeOperands<T> of;

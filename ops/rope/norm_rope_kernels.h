@@ -4,7 +4,8 @@
 
 namespace moh {
 
-/// What both passes read: x [batch, positions, heads, 2 half], w [2 half], cos and sin [positions, half].
+/// The operands of both passes: x [batch, positions, heads, 2 half], w [2 half], cos and sin [positions,
+/// half].
 template <class T>
 struct NormRopeOperands {
   const T *x, *w;

@@ -15,8 +15,8 @@ struct RopeTable {
   Tensor cos;  ///< [P, d/2]
   Tensor sin;  ///< [P, d/2]
 
-  /// Those of `count` positions, from the table's row number `first` on: a view. Throws ValueError beyond its
-  /// last row.
+  /// The rows of `count` positions, from the table's row number `first` on: a view. Throws ValueError beyond
+  /// its last row.
   RopeTable rows(std::int64_t first, std::int64_t count) const;
 };
 

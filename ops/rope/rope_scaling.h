@@ -17,13 +17,13 @@ enum class RopeScalingKind {
 struct RopeScaling {
   RopeScalingKind kind = RopeScalingKind::kNone;
   double factor = 1;
-  // Of kLlama3 alone: wavelengths above original_positions / low_freq_factor tokens are long, those below
+  // For kLlama3 alone: wavelengths above original_positions / low_freq_factor tokens are long, those below
   // original_positions / high_freq_factor are short.
   double low_freq_factor = 1;
   double high_freq_factor = 4;
   std::int64_t original_positions = 8192;  ///< context length in tokens before the scaling
-  // Of kYarn alone: frequencies that turn more than beta_fast times within original_positions are kept, those
-  // that turn less than beta_slow times are divided.
+  // For kYarn alone: frequencies that turn more than beta_fast times within original_positions are kept,
+  // those that turn less than beta_slow times are divided.
   double beta_fast = 32;
   double beta_slow = 1;
   double attention_factor = 0;  ///< of cosines and sines; 0: 0.1 ln(factor) + 1

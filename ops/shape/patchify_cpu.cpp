@@ -27,7 +27,7 @@ template <class Copy>
   });
 }
 
-/// The same for patches with too few columns for a vector: a row of patches after the other, by rows of
+/// by_patches() for patches with too few columns for a vector: a row of patches after the other, by rows of
 /// pixels through all its patches.
 template <std::int64_t kSide, class Copy>
 [[gnu::always_inline]] inline void by_rows(const PatchGrid& grid, const Copy& copy) {

@@ -64,7 +64,7 @@ MOH_DEVICE void load_rows(const Backward<T>& b, const List& list, std::int64_t b
   device::sync_block();
 }
 
-/// What a lane sums: of a distant key, or of a neighbour's number.
+/// The sums of a lane: of a distant key, or of a neighbour's number.
 template <class Slice>
 struct Slot {
   int number;  // of the distant key; from the number of keys on, of the neighbour

@@ -53,8 +53,8 @@ struct Division {
     return s.batch * s.heads * chunks * s.keys * 2 * width;
   }
 
-  /// Of the selection of keys: blocks, each of which has the logits of a strip of rows at a time; the logits
-  /// of all of them; words of a row, a bit for each key. 0 where all keys are kept.
+  /// Sizes for the selection of keys: blocks, each of which has the logits of a strip of rows at a time; the
+  /// logits of all of them; words of a row, a bit for each key. 0 where all keys are kept.
   std::int64_t select_blocks(const AggregatedShape& shape) const {
     return shape.kept_percent < 100 ? std::min(kBlocks, shape.pairs.batch * shape.pairs.heads * strips) : 0;
   }

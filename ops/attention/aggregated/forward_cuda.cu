@@ -12,8 +12,8 @@ namespace moh::aggregated {
 
 namespace {
 
-/// What a softmax begins with: a row may keep none of its first keys, and 2^(-infinity + infinity) is no
-/// number.
+/// The initial maximum of a softmax: a row may keep none of its first keys, and 2^(-infinity + infinity) is
+/// no number.
 constexpr float kLowest = -0x1p126F;
 
 template <class Slice>
@@ -64,8 +64,8 @@ MOH_DEVICE void add_tile(const Problem<T>& p, const List& list, std::int64_t beg
   }
 }
 
-/// The same for the neighbours, and the learned weights, which are outside the softmax. `scores`: shared
-/// memory of the thread, an element every kThreads floats.
+/// Adds the neighbours, and the learned weights, which are outside the softmax. `scores`: shared memory of
+/// the thread, an element every kThreads floats.
 template <class T, class Slice>
 MOH_DEVICE void add_neighbours(const Problem<T>& p, const List& list, Row<Slice>& row, float* scores) {
   const std::int64_t head = list.kv_head, first = head * p.shape.neighbours();

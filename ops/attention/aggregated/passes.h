@@ -17,7 +17,7 @@ void select_keys(const Problem<T>& problem, float* scores);
 template <class T>
 void forward(const Problem<T>& problem, const HeadView<T>& out, float* lse);
 
-/// What the first pass of the backward pass leaves of a row for the others.
+/// The numbers of a row that the first pass of the backward pass leaves for the others.
 struct alignas(16) RowFactors {
   float inverse;  ///< 1 / |q|
   float scale;    ///< of u(q) + e, in natural units

@@ -12,7 +12,7 @@ namespace moh::aggregated {
 
 inline constexpr float kLog2e = 1.4426950408889634F;
 
-/// Which keys each row attends to, distant ones first, then its neighbours; null words: all that it sees.
+/// The keys that each row attends to, distant ones first, then its neighbours; null words: all that it sees.
 struct KeptKeys {
   std::uint32_t* words = nullptr;  ///< [kept_words(), rows], bit key % 32 of word key / 32; rows of all lists
   std::int64_t rows = 0;

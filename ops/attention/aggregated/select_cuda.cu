@@ -4,7 +4,7 @@
 #include "ops/attention/aggregated/passes.h"
 #include "ops/attention/aggregated/problem.h"
 
-// Which keys a row attends to, where it keeps those of the largest logits only. The lanes of a head share out
+// Selects the keys of a row that keeps those of the largest logits only. The lanes of a head share out
 // its logits, in global memory, as images decide how many there are: each reads those alone that it has
 // written. The least kept logit is found bit by bit, in integers that are ordered like the logits. Blocks
 // walk over the strips, so that memory does not grow with the batch.

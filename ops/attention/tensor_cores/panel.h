@@ -53,14 +53,14 @@ MOH_DEVICE void copy_heads(bfloat16* panel, int rows, const Copiers& copiers, co
   }
 }
 
-/// The same for a whole panel, by the kThreads threads of the block.
+/// copy_heads() for a whole panel, by the kThreads threads of the block.
 template <int kHeadDim, int kRows, class RowAt>
 MOH_DEVICE void copy_heads(Heads<kHeadDim, kRows>& heads, const bfloat16* anything, const RowAt& row_at) {
   copy_heads<kHeadDim>(heads.elements, kRows, {device::thread_x(), kThreads}, anything, row_at);
 }
 
-/// The same for consecutive keys or values: row r is read from `first` + r * stride; rows from `rows` on are
-/// zeros.
+/// copy_heads() for consecutive keys or values: row r is read from `first` + r * stride; rows from `rows` on
+/// are zeros.
 template <int kHeadDim, int kRows>
 MOH_DEVICE void copy_heads(Heads<kHeadDim, kRows>& heads, const bfloat16* first, std::int64_t stride,
                            int rows) {

@@ -18,7 +18,7 @@ struct TensorCoreAttention {
   /// Computes the rows of the lists; other pairs are not written. args.lse may be null.
   static void forward(const AttentionForward<bfloat16>& args, std::int64_t num_rows);
 
-  /// The same for few queries and many keys, as in generation: many blocks share the keys of a list, and
+  /// forward() for few queries and many keys, as in generation: many blocks share the keys of a list, and
   /// those of lists without rows are not read.
   static void decode(const AttentionForward<bfloat16>& args, std::int64_t num_rows);
 
