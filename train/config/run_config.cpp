@@ -106,7 +106,7 @@ void add_init(InitConfig& c, Section& root) {
       "from", c.from,
       "A safetensors or PyTorch file, a Hugging Face folder, or a run's folder. Empty: random weights.");
   init.field("part", c.part,
-             "Which model of a PyTorch file with several: `model`, `ema`. Empty: the usual one.");
+             "The model to read from a PyTorch file with several: `model`, `ema`. Empty: the usual one.");
   init.field("new_rows", c.new_rows,
              "If `model.vocab_size` is larger than the checkpoint's: new rows of the embedding and of the "
              "output matrix are the `mean` of the old ones plus some noise, `normal` with standard deviation "
@@ -323,19 +323,17 @@ Section describe(MohConfig& c) {
           "`none`: every head is active, a dense model. `learned`: linear routers on the layer's input. "
           "`query_norm`: no parameters; heads are selected by the norms of their queries, and selected heads "
           "have weight 1 (MoH-LLaMA3).");
-  s.field(
-      "routing", c.routing,
-      "What a router keeps or leaves: query `heads`, or `groups`, KV heads with all query heads that share "
-      "them. The keys that count heads then count KV heads, and generating reads the keys and values of the "
-      "kept groups alone.");
+  s.field("routing", c.routing,
+          "The unit that a router keeps or leaves: query `heads`, or `groups`, KV heads with all query heads "
+          "that share them. The keys that count heads then count KV heads, and generating reads the keys and "
+          "values of the kept groups alone.");
   s.field("num_shared", c.num_shared, at_least(0, "heads").capped(kMaxHeads),
           "Heads that are active for every token.");
-  s.field(
-      "shared_heads", c.shared_heads, at_least(0).capped(kMaxHeads),
-      "Which heads these are: the `first` ones, or lists of their numbers, counted from 0. With "
-      "`init.from` they can be selected in each layer by measurements: the heads with the largest mean "
-      "output norm (`output_norm`), or those whose removal increases the loss most (`loss_increase`); the "
-      "resulting lists replace the rule when the run starts.");
+  s.field("shared_heads", c.shared_heads, at_least(0).capped(kMaxHeads),
+          "The shared heads: the `first` ones, or lists of their numbers, counted from 0. With `init.from` "
+          "they can be selected in each layer by measurements: the heads with the largest mean output norm "
+          "(`output_norm`), or those whose removal increases the loss most (`loss_increase`); the resulting "
+          "lists replace the rule when the run starts.");
   s.field("active", c.active, at_least(0, "heads").capped(kMaxHeads),
           "Heads that are active for a token, the shared ones included: `active: 75%` is MoH-75%, whatever "
           "`num_shared` is. In place of `top_k`, which becomes `active` - `num_shared`; the resolved "
@@ -349,7 +347,7 @@ Section describe(MohConfig& c) {
   s.field("learn_shared_until", c.learn_shared_until, from_up_to(0, 1),
           "If not 0, training learns which `num_shared` heads of a layer are shared, by hard-concrete masks: "
           "nearly all at first, `num_shared` after half of this share of the training, and fixed when it is "
-          "over. Models of pictures.");
+          "over. Image models only.");
   s.field(
       "top_k_anneal_until", c.top_k_anneal_until, from_up_to(0, 1),
       "If not 0, K is annealed: training steps keep all routed heads at first, one fewer after each of equal "
@@ -376,8 +374,9 @@ Section describe(MohConfig& c) {
       "code, or of the step's whole batch (`global`), on all processes. Then a step makes a forward pass of "
       "each micro-batch more, if there are several, to count which heads are selected.");
   s.field("balance_layers", c.balance_layers,
-          "What the weights of the load-balance loss and of the z-loss multiply: the `mean` over the layers "
-          "with routed heads, as in the released code, or their `sum`, a weight for each layer (MoA).");
+          "The quantity that the weights of the load-balance loss and of the z-loss multiply: the `mean` "
+          "over the layers with routed heads, as in the released code, or their `sum`, a weight for each "
+          "layer (MoA).");
   s.field("balance_weight", c.balance_weight, at_least(0), "Weight of the load-balance loss.");
   s.field("router_precision", c.router_precision,
           "Element type of the matrices of `learned` routers: the `same` as the rest of the model, or "
@@ -395,7 +394,7 @@ Section describe_common(RunConfig& run, FamilyConfigs families) {
   Section root("", "");
   std::vector<std::string> tasks;
   for (const FamilyConfig* family : families) tasks.emplace_back(family->task());
-  root.field("task", choice_of(run.task, std::move(tasks)), "What is trained.");
+  root.field("task", choice_of(run.task, std::move(tasks)), "The kind of model to train.");
   root.field("seed", run.seed, at_least(0),
              "Determines initial weights, data order and dropout: the same seed gives the same run.");
   root.field("device", run.device,
@@ -415,8 +414,8 @@ Section describe_common(RunConfig& run, FamilyConfigs families) {
   Section& precision = root.section_named(
       "precision", "Element types. `precision: bfloat16` is short for `precision: {weights: bfloat16}`.");
   precision.field("weights", run.precision,
-                  "Of weights, activations and matrix multiplications. With `bfloat16` the optimiser keeps a "
-                  "float32 master copy of the weights.");
+                  "Type of weights, activations and matrix multiplications. With `bfloat16` the optimiser "
+                  "keeps a float32 master copy of the weights.");
   precision.field("gradients", run.optim.adamw.gradients,
                   "In which gradients of bfloat16 weights are kept and micro-batches add theirs up. "
                   "`bfloat16` takes half the memory and rounds the sum after each micro-batch, at a cost in "

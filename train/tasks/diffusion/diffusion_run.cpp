@@ -42,12 +42,12 @@ Bounds share() {
 
 void add_fields(DitConfig& c, Section& s) {
   s.field("image_size", c.image_size, at_least(1).capped(kMaxSide),
-          "Side of the pictures, or of latents, that the model makes.");
+          "Side of the images, or of latents, that the model makes.");
   s.field("patch_size", c.patch_size, at_least(1).capped(kMaxSide),
           "Side of a patch, which becomes a token.");
   s.field("channels", c.channels, at_least(1).capped(kMaxRatio), "Channels: 3 of pixels, 4 of latents.");
   s.field("classes", c.classes, at_least(1).capped(config::kMaxVocab),
-          "Number of classes: those of the training pictures.");
+          "Number of classes: those of the training images.");
   s.field("layers", c.layers, at_least(1).capped(config::kMaxLayers), "Number of transformer blocks.");
   s.field("hidden", c.hidden, at_least(1).capped(config::kMaxWidth), "Width of a token.");
   s.field("heads", c.heads, at_least(1).capped(config::kMaxHeads),
@@ -64,25 +64,25 @@ void add_fields(DitConfig& c, Section& s) {
 }
 
 Section data_section(ImageDataConfig& c) {
-  Section s("data", "Training and validation pictures.");
+  Section s("data", "Training and validation images.");
   s.field("train", c.train,
           "A folder with a folder of JPEG or PNG files for each class, tar archives (WebDataset) or a folder "
           "of them, or files of CIFAR-10's binary version; for a model of latents, a folder that `moh data "
           "latents` made, or shards of one.");
-  s.field("validation", c.validation, "Held-out pictures or latents, given likewise. Empty: none.");
+  s.field("validation", c.validation, "Held-out images or latents, given likewise. Empty: none.");
   s.field("class_names", c.class_names,
           "A file (or several, one after the other) with the name of a class on each line, in the order of "
-          "the labels. Empty: those of the training pictures, which checkpoints keep.");
+          "the labels. Empty: those of the training images, which checkpoints keep.");
   s.field("drawn", c.drawn, at_least(0, "pictures").capped(kMaxPictures),
-          "Without `train`: train on this many synthetic pictures of shapes, of eight classes.");
+          "Without `train`: train on this many synthetic images of shapes, of eight classes.");
   s.field("drawn_validation", c.drawn_validation, at_least(0, "pictures").capped(kMaxPictures),
-          "Without `validation`: hold out this many drawn pictures.");
+          "Without `validation`: hold out this many drawn images.");
   s.field("interpolation", c.interpolation,
-          "Filter that resizes the square in the middle of a picture to `model.image_size`, as Pillow's of "
+          "Filter that resizes the square in the middle of an image to `model.image_size`, as Pillow's of "
           "that name.");
   s.field("on_error", c.on_error,
-          "A broken picture: `stop` with its name, or `skip` it, take the next one in its place and name it "
-          "at the end.");
+          "At a broken image: `stop` with its name, or `skip` it, take the next one in its place and report "
+          "it at the end.");
   s.field("workers", c.workers, at_least(0).capped(1024),
           "Threads that make batches ahead of their use; they change no result. 0: as many as `threads`.");
   return s;
@@ -97,15 +97,13 @@ Section diffusion_section(DiffusionConfig& c) {
 }
 
 Section sample_section(TrainingSamples& c) {
-  Section s(
-      "sample",
-      "Pictures that the model draws after each evaluation, of the classes in turns, into samples/ of the "
-      "run's folder.");
-  s.field("pictures", c.pictures, at_least(0, "pictures").capped(kMaxShown), "How many. 0: none.");
-  s.path_or_word(
-      "autoencoder", c.autoencoder, kNoAutoencoder,
-      "Of a model of latents: a folder with diffusers' AutoencoderKL, which decodes them in float32. "
-      "`none`: no pictures are drawn of latents.");
+  Section s("sample",
+            "Images that the model draws after each evaluation, of the classes in turns, into samples/ of "
+            "the run's folder.");
+  s.field("pictures", c.pictures, at_least(0, "pictures").capped(kMaxShown), "Number of images. 0: none.");
+  s.path_or_word("autoencoder", c.autoencoder, kNoAutoencoder,
+                 "For a model of latents: a folder with diffusers' AutoencoderKL, which decodes them in "
+                 "float32. `none`: no images are drawn.");
   s.field("sampler", c.options.reverse.kind,
           "`ancestral` draws each step from the model's distribution, `ddim` has no noise after the start.");
   s.field("steps", c.options.steps,

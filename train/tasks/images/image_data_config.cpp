@@ -58,20 +58,19 @@ std::span<const std::string_view> names_of(EvaluationCrop) {
 }
 
 config::Section image_data_section(ImageDataConfig& c) {
-  Section s("data", "Training and validation pictures.");
+  Section s("data", "Training and validation images.");
   s.field("train", c.train,
           "A folder with a folder of JPEG or PNG files for each class, tar archives (WebDataset) or a folder "
           "of them, "
           "or files of CIFAR-10's binary version.");
-  s.field("validation", c.validation, "Held-out pictures, given likewise. Empty: none.");
+  s.field("validation", c.validation, "Held-out images, given likewise. Empty: none.");
   s.field("class_names", c.class_names,
           "A file (or several, one after the other) with the name of a class on each line, in the order of "
-          "the labels. Empty: those of the "
-          "training pictures, which checkpoints keep.");
+          "the labels. Empty: those of the training images, which checkpoints keep.");
   s.field("drawn", c.drawn, at_least(0, "pictures").capped(kMaxPictures),
-          "Without `train`: train on this many synthetic pictures of shapes, of eight classes.");
+          "Without `train`: train on this many synthetic images of shapes, of eight classes.");
   s.field("drawn_validation", c.drawn_validation, at_least(0, "pictures").capped(kMaxPictures),
-          "Without `validation`: hold out this many drawn pictures.");
+          "Without `validation`: hold out this many drawn images.");
   s.field("image_size", c.image_size, at_least(0, "pixels").capped(kMaxSide),
           "Side of the images that the model sees. 0: `model.image_size`.");
   s.field("eval_resize", c.eval_resize, at_least(0, "pixels").capped(kMaxSide),
@@ -80,25 +79,23 @@ config::Section image_data_section(ImageDataConfig& c) {
           "`image_size` / `eval_share`, rounded down.");
   s.field("eval_share", c.eval_share, from_up_to(0.05, 16),
           "Without `eval_resize`: the share of the shorter side that an evaluation sees, timm's `crop_pct`.");
-  s.field(
-      "eval_crop", c.eval_crop,
-      "In evaluations `center` keeps the shape of a picture and cuts off what is too long, `squash` "
-      "resizes both sides to `eval_resize`, as timm's `crop_mode` of that name; `original` resizes nothing, "
-      "as MoH-ViT's code up to 32 pixels: pictures have to be of `image_size`.");
-  s.field(
-      "mean", c.normalize.mean, from_up_to(0, 1),
-      "Mean of red, green and blue, of values from 0 to 1, which pictures are normalised with. A run with "
-      "`init.from` begins with that of its checkpoint, as with `std`, `interpolation`, `eval_share` and "
-      "`eval_crop`.");
+  s.field("eval_crop", c.eval_crop,
+          "In evaluations `center` keeps the shape of an image and cuts off what is too long, `squash` "
+          "resizes both sides to `eval_resize`, as timm's `crop_mode` of that name; `original` resizes "
+          "nothing, as MoH-ViT's code up to 32 pixels: images have to be of `image_size`.");
+  s.field("mean", c.normalize.mean, from_up_to(0, 1),
+          "Mean of red, green and blue, of values from 0 to 1, with which images are normalised. A run with "
+          "`init.from` begins with that of its checkpoint, as with `std`, `interpolation`, `eval_share` and "
+          "`eval_crop`.");
   s.field("std", c.normalize.std, above(0), "Standard deviation of red, green and blue, likewise.");
   s.field("interpolation", c.interpolation, "Filter of the resizing, as Pillow's of that name.");
   s.field("on_error", c.on_error,
-          "A broken picture: `stop` with its name, or `skip` it, take the next one in its place and name it "
-          "at the end.");
+          "At a broken image: `stop` with its name, or `skip` it, take the next one in its place and report "
+          "it at the end.");
   s.field("workers", c.workers, at_least(0).capped(1024),
           "Threads that make batches ahead of their use; they change no result. 0: as many as `threads`.");
   s.field("repeats", c.order.repeats, at_least(1).capped(64),
-          "Repeated augmentation: views of each picture in an epoch, which then has as many pictures fewer.");
+          "Repeated augmentation: views of each image in an epoch, which then has as many images fewer.");
   s.field("groups", c.order.groups, at_least(1).capped(4096),
           "Parts of a step with an order and a mixing of their own, as on this many ranks of DeiT's and the "
           "paper's code.");
@@ -106,9 +103,9 @@ config::Section image_data_section(ImageDataConfig& c) {
 }
 
 config::Section augment_section(AugmentConfig& c) {
-  Section s("augment", "What becomes of a training picture, in this order.");
+  Section s("augment", "Changes of a training image, in this order.");
   s.field("crop_scale", c.crop.scale, above_up_to(0, 1),
-          "Random crop: bounds of its share of the picture's area.");
+          "Random crop: bounds of its share of the image's area.");
   s.field("crop_ratio", c.crop.ratio, above(0), "Random crop: bounds of its width / height.");
   s.field("flip", c.flip, share(), "Probability that left and right are exchanged.");
   s.field("rand_augment", c.rand_augment, "RandAugment as timm writes it, with `inc1`; or `none`.");
@@ -118,10 +115,10 @@ config::Section augment_section(AugmentConfig& c) {
   s.field("saturation", c.color_jitter.saturation, at_least(0), "Likewise.");
   s.field("hue", c.color_jitter.hue, from_up_to(0, 0.5),
           "Colour jitter: hues turn by up to this share of the colour wheel.");
-  s.field("erasing", c.erasing.probability, share(), "Probability that a box of the picture becomes noise.");
-  s.field("mixing", c.mixing.probability, share(), "Probability that the pictures of a group are mixed.");
+  s.field("erasing", c.erasing.probability, share(), "Probability that a box of the image becomes noise.");
+  s.field("mixing", c.mixing.probability, share(), "Probability that the images of a group are mixed.");
   s.field("mixup_alpha", c.mixing.mixup_alpha, at_least(0),
-          "Mixup: the share of a picture is drawn from Beta(x, x). 0: no Mixup.");
+          "Mixup: the share of an image is drawn from Beta(x, x). 0: no Mixup.");
   s.field("cutmix_alpha", c.mixing.cutmix_alpha, at_least(0), "CutMix, likewise.");
   s.field("cutmix_share", c.mixing.cutmix_share, share(), "Share of CutMix where both are on.");
   s.field("label_smoothing", c.label_smoothing, from_below(0, 1),
@@ -130,11 +127,10 @@ config::Section augment_section(AugmentConfig& c) {
 }
 
 void describe_evaluated(EvaluationBound& bound, config::Section& root) {
-  root.section_named("eval").field("max_pictures", bound.given,
-                                   at_least(0, "pictures").capped(config::kMostEvaluated),
-                                   "Evaluate on this many held-out pictures, which are spread evenly over "
-                                   "all, the same in every run. 0: on "
-                                   "all. Not given: on 10000 during the training, and on all in `moh eval`.");
+  root.section_named("eval").field(
+      "max_pictures", bound.given, at_least(0, "pictures").capped(config::kMostEvaluated),
+      "Evaluate on this many held-out images, which are spread evenly over all, the same in every run. 0: on "
+      "all. Not given: on 10000 during the training, and on all in `moh eval`.");
 }
 
 std::optional<std::int64_t> held_out_work(const ImageDataConfig& data, const EvaluationBound& bound) {

@@ -58,7 +58,7 @@ Section vit_section(VitConfig& c) {
   s.field("single_kv_head", c.single_kv_head, kSingleKvHead);
   s.field("mlp_ratio", c.mlp_ratio, at_least(1).capped(kMaxRatio), "Width inside the MLP / `hidden`.");
   s.field("pooling", c.pooling,
-          "What the classifier reads: a `class_token` that attends to the image, or the `mean` of the "
+          "The input of the classifier: a `class_token` that attends to the image, or the `mean` of the "
           "image's tokens.");
   s.field("norm_eps", c.norm_eps, above(0), "Added to the variance in LayerNorm.");
   return s;
@@ -113,7 +113,7 @@ void add_fields(ImageModelConfig& c, Section& s) {
           "`transnext` (the paper's MoH-ViT is one) or `vit` (DeiT), with the sizes of the section of that "
           "name.");
   s.field("classes", c.classes, at_least(1).capped(config::kMaxVocab),
-          "Number of classes: those of the training pictures.");
+          "Number of classes: those of the training images.");
   s.field("image_size", c.image_size, at_least(1, "pixels").capped(kMaxSide),
           "Side of the images that the model is made for: of the position embeddings of a ViT, and the unit "
           "of relative positions of a TransNeXt. Images of other sizes can be classified, too.");

@@ -193,18 +193,17 @@ Section data_section(TextDataConfig& c) {
       "without a tokenizer; text is refused.");
   RecordOptions& records = c.text.records;
   s.field("text_key", records.text_key, "Key of the text in JSON Lines. Empty: no records are texts.");
-  s.field(
-      "prompt_template", records.prompt,
-      "Of JSON Lines with prompts and responses: what the model reads and is not trained to write. `{key}` "
-      "stands for a record's text at that key, `{{` and `}}` for braces "
-      "([data.md](data.md#prompts-and-responses)).");
+  s.field("prompt_template", records.prompt,
+          "For JSON Lines with prompts and responses: the text that the model reads and is not trained to "
+          "write. `{key}` stands for a record's text at that key, `{{` and `}}` for braces "
+          "([data.md](data.md#prompts-and-responses)).");
   s.field("response_template", records.response,
-          "What follows it, which is learned with the end of the text. Empty: no records have prompts.");
+          "The text after the prompt, which is learned with the end of the text. Empty: no records have "
+          "prompts.");
   s.field("message_template", records.message,
-          "Of JSON Lines with chats, lists of `{role, content}` at the key `messages`: a message, of "
-          "`{role}` and "
-          "`{content}`. From the content of the role `assistant` on, messages are learned. Empty: no records "
-          "are chats.");
+          "For JSON Lines with chats, lists of `{role, content}` at the key `messages`: a message, with "
+          "`{role}` and `{content}`. Messages of the role `assistant` are learned from their content on. "
+          "Empty: no records are chats.");
   s.path_or_word(
       "cache", c.text.cache, kCacheWords,
       "Folder of the token files that are made of texts above 16 MiB, once for each text and tokenizer. "
