@@ -39,7 +39,7 @@ void require_json(const HttpRequest& request) {
                                 (type.empty() ? std::string("none") : "'" + type + "'"));
 }
 
-/// What an answer takes while it is made is far larger than its request.
+/// Bounds the scores of a request: an answer takes far more memory while it is made than its request.
 void require_few_scores(const CompletionRequest& request, const std::vector<std::vector<TokenId>>& ids) {
   if (!request.logprobs) return;
   std::int64_t tokens = request.n * request.max_tokens * std::ssize(ids);

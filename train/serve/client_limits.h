@@ -4,7 +4,7 @@
 
 namespace moh {
 
-/// What a client may take of a server.
+/// The resources that a client may take of a server.
 struct ClientLimits {
   double request_seconds = 30;        ///< for a whole request to arrive, however slowly its bytes come
   double idle_seconds = 60;           ///< between two requests of a connection

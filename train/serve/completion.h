@@ -35,7 +35,7 @@ enum class Finish {
   kStop     ///< the model ended the document, or a stop text was generated
 };
 
-/// What is new of a text.
+/// The new part of a text.
 struct TextPiece {
   std::size_t choice = 0;             ///< number of the text in the completion
   std::string text;                   ///< whole characters; without the prompt and the stop text

@@ -20,7 +20,7 @@ std::string dump(const Json& value) {
 class CharacterCount {
  public:
   void push(std::string_view bytes) { count_ += characters_in(text_.push(bytes)); }
-  /// What follows begins a character.
+  /// Ends a character: the following bytes begin another.
   void finish() { count_ += characters_in(text_.finish()); }
   /// Characters that have begun.
   std::int64_t begun() const { return count_ + characters_in(Utf8Stream(text_).finish()); }
@@ -88,7 +88,7 @@ struct CompletionJson::State {
     }
   }
 
-  /// What a token adds to the text.
+  /// The bytes that a token adds to the text.
   std::string_view shown_bytes(const Choice& choice, TokenId token, bool of_prompt) const {
     if (token >= text.tokenizer().vocab_size()) return {};
     std::string_view bytes =

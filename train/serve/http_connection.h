@@ -12,7 +12,7 @@
 
 namespace moh {
 
-/// What is said of a request once it is over.
+/// The log entry of a request once it is over.
 struct AnsweredRequest {
   std::string method, path;  ///< empty if they had not arrived
   int status = 0;            ///< 499 for an answer that the client did not read, as in nginx
@@ -48,7 +48,7 @@ class HttpConnection {
   /// Whether a request may still arrive in part.
   bool receives() const { return state_ == State::kReceiving; }
 
-  // What the server is asked for; each is returned once.
+  // Work that the connection has for the server; each piece is returned once.
 
   /// A request that has arrived; answer() is called for it.
   std::optional<HttpRequest> take_request();

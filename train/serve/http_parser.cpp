@@ -66,7 +66,8 @@ bool is_host(std::string_view text) {
   });
 }
 
-/// What Beast's parser lets pass, and another reader may take otherwise (RFC 9112, 3.2, 6.1, 6.3).
+/// The fault of a request that Beast's parser lets pass, and that another reader may read in another way (RFC
+/// 9112, 3.2, 6.1, 6.3).
 HttpParser::Refusal fault_of(const Fields& head) {
   const bool is_1_0 = head.version() < 11;
   const auto hosts = head.count(http::field::host);

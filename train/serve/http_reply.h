@@ -54,7 +54,7 @@ enum class Framing {
 std::string reply_head(const HttpReply& reply, Framing framing, bool closes);
 /// A piece of a body, framed. Empty pieces are "".
 std::string framed(std::string piece, Framing framing);
-/// What ends a body.
+/// The end of a body.
 std::string end_of_body(Framing framing);
 
 }  // namespace moh

@@ -35,7 +35,7 @@ void Mailbox::post(std::function<void()> work) {
   };
   while (!put()) std::this_thread::sleep_for(std::chrono::milliseconds(10));
   const std::uint64_t one = 1;
-  // It fails only if the counter is full, and then the descriptor is readable all the same.
+  // The write fails only if the counter is full, and then the descriptor is readable all the same.
   [[maybe_unused]] const ssize_t written = ::write(fd_, &one, sizeof one);
 }
 

@@ -22,7 +22,7 @@ class RequestError : public Error {
   std::string param_;
 };
 
-/// What is wrong with a parameter of a request: status 400.
+/// The error for a parameter of a request: status 400.
 inline RequestError bad_parameter(const std::string& name, std::string_view expected,
                                   std::string_view found) {
   return {400, error_message(name, "", expected, found), name};

@@ -49,7 +49,7 @@ std::string shown(const Json& value) {
   return printable(value.dump(-1, ' ', true, Json::error_handler_t::replace), 60);
 }
 
-/// What is wrong with a text that is no JSON, and where.
+/// The reason why a text is not JSON, with the place.
 std::string reason_of(std::string_view what, std::size_t position) {
   constexpr std::string_view kPlace = "parse error at ";
   if (const std::size_t end = what.find("] "); what.starts_with('[') && end != std::string_view::npos)

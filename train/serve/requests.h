@@ -47,7 +47,7 @@ inline constexpr std::int64_t kMaxLogprobs = 20, kMaxTextsOfPrompt = 128, kMaxSt
                               kMaxStopBytes = 16 << 10,
                               kMaxScores = 1 << 20;  // log-probabilities of an answer
 
-/// What a body may contain: a short one can say a million times as little as takes memory.
+/// Bounds of the contents of a body: a short body can have a million values, each of which takes memory.
 struct RequestLimits {
   std::int64_t prompts = 512;            ///< of a request
   std::int64_t prompt_tokens = 1 << 20;  ///< of a prompt

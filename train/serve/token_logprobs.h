@@ -15,10 +15,10 @@ struct TokenLogprob {
   float logprob = 0;
 };
 
-/// What is told of a token of a text.
+/// The log-probabilities of a token of a text.
 struct TokenLogprobs {
   TokenId id = 0;
-  /// Its log-probability after the tokens before it; none for the first of a text.
+  /// The log-probability of the token after the tokens before it; none for the first of a text.
   std::optional<float> logprob;
   std::vector<TokenLogprob> top;  ///< the most probable tokens in its place, most probable first
 };

@@ -9,8 +9,8 @@
 
 namespace moh {
 
-/// What clients see of a tokenizer: text to ids and back with the texts of special tokens, such as "</s>",
-/// and names of single tokens. Thread-safe.
+/// The view that clients have of a tokenizer: text to ids and back with the texts of special tokens, such as
+/// "</s>", and names of single tokens. Thread-safe.
 class TokenText {
  public:
   /// The tokenizer must outlive the object.
