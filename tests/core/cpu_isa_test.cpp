@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::array kAll = {CpuIsa::kBaseline, CpuIsa::kAvx2, CpuIsa::kAvx512};
 
-/// What the hidden probe case below prints in a process of its own: MOH_CPU_ISA is read once per process.
+/// The output of the hidden probe case below in a process of its own: MOH_CPU_ISA is read once per process.
 std::string probe(const std::string& environment) {
   return test::output_of_own_case("probe: the chosen instruction set", environment);
 }

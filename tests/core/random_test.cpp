@@ -40,7 +40,7 @@ std::vector<double> sample_of(const Tensor& tensor) {
 }
 
 constexpr std::int64_t kCount = 200000;
-/// Of the mean of a unit variance.
+/// The standard error of the mean for a unit variance.
 double standard_error() {
   return 1.0 / std::sqrt(static_cast<double>(kCount));
 }

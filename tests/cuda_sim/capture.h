@@ -11,7 +11,8 @@
 
 namespace moh::sim {
 
-/// What a capture makes of a call: work, or nothing but an order of others, and the nodes that come before.
+/// A node that a capture makes of a call: work, or nothing but an order of others, and the nodes that come
+/// before.
 struct GraphNode {
   std::size_t stream;  ///< that it was captured from
   Work work;
@@ -46,7 +47,7 @@ class Capture {
   /// Ends the one in progress.
   static std::unique_ptr<Capture> end();
 
-  /// That of this capture among all.
+  /// The number of this capture among all.
   std::int64_t number() const { return number_; }
   bool began_in(const CUstream_st* stream) const { return stream->number == origin_; }
   /// Whether the calling thread began it: those of others are none of its concern.

@@ -14,9 +14,9 @@ inline double& device_clock() {
 
 inline constexpr double kLaunchMilliseconds = 1e-3;
 
-/// What events record: that, and a billionth of the host's time, so that time goes on, but decides nothing,
-/// not even where the host is so busy that a kernel takes it seconds. With MOH_SIM_HOST_TIME in the
-/// environment the host's time alone, for tests of tables of times.
+/// The time that events record: the device's, and a billionth of the host's, so that time advances, but
+/// decides nothing, not even where the host is so busy that a kernel takes it seconds. With MOH_SIM_HOST_TIME
+/// in the environment the host's time alone, for tests of tables of times.
 inline double device_time() {
   static const bool of_host = std::getenv("MOH_SIM_HOST_TIME") != nullptr;
   const std::chrono::duration<double, std::milli> host = std::chrono::steady_clock::now().time_since_epoch();

@@ -68,7 +68,7 @@ bool has_alignment(std::uintptr_t address, std::uint32_t bytes) {
   return address % bytes == 0;
 }
 
-/// Of matrix `index` of a, b, c, d.
+/// The alignment that is needed for matrix `index` of a, b, c, d.
 std::uint32_t alignment_needed(const Algorithm& algorithm, const cublasLtMatrixLayoutOpaque_t& matrix,
                                std::size_t index) {
   const bool is_second_factor = index == 1;

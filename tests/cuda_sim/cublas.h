@@ -6,8 +6,8 @@
 
 namespace moh::sim {
 
-/// What tests set and see of the simulated cuBLASLt. Its algorithms, by id, sum in different orders, so that
-/// it shows in the bits which one ran:
+/// The settings and counters of the simulated cuBLASLt for tests. Its algorithms, by id, sum in different
+/// orders, so that it shows in the bits which one ran:
 ///   11  one product after the other; any alignment, every epilogue
 ///   12  even and odd ones apart; a and the result aligned to 16 bytes, every epilogue but that of row sums
 ///   13  in SPLITK_NUM parts, by way of the workspace or, not reproducibly on a device, in the output; no

@@ -7,7 +7,7 @@
 #include "tests/cuda_sim/device_memory.h"
 #include "tests/cuda_sim/number_formats.h"
 
-// What a product of the simulated cuBLASLt computes, in plain loops.
+// The computation of a product of the simulated cuBLASLt, in plain loops.
 
 namespace moh::sim {
 
@@ -74,7 +74,7 @@ struct Gelu {
   float x, tanh;
 };
 
-/// What an epilogue makes of the element in row i, column j of d.
+/// The result of an epilogue for the element in row i, column j of d.
 float after_epilogue(const Product& p, float sum, std::int64_t i, std::int64_t j) {
   const std::int64_t place = i + j * p.desc.aux_stride;
   if (p.adds_bias()) sum += get(p.d, p.desc.bias, i);

@@ -7,7 +7,7 @@
 
 #include "ops/linalg/cublas_library.h"
 
-// What products are described by in the simulated cuBLASLt.
+// The descriptors of products in the simulated cuBLASLt.
 
 struct cublasLtMatmulDescOpaque_t {
   cublasComputeType_t compute_type;
@@ -30,7 +30,7 @@ struct cublasLtMatrixLayoutOpaque_t {
 
 namespace moh::sim {
 
-/// What lies in a cublasLtMatmulAlgo_t: the attributes, in the order of their numbers.
+/// The contents of a cublasLtMatmulAlgo_t: the attributes, in the order of their numbers.
 struct Algorithm {
   std::uint32_t mark, settings[9];
 

@@ -7,8 +7,8 @@
 
 namespace moh::sim {
 
-/// What tests set and see of the simulated cuDNN. Of each direction it first proposes an algorithm that adds
-/// up in no fixed order, then one that fails, one by FFT, and one that does.
+/// The settings and counters of the simulated cuDNN for tests. For each direction it first proposes an
+/// algorithm that adds up in no fixed order, then one that fails, one by FFT, and one that works.
 struct Cudnn {
   static Cudnn& instance();
 

@@ -30,7 +30,7 @@ struct Twins {
   TwinGpus gpus{processes};
 };
 
-/// Of two GPUs, with a bucket for each parameter.
+/// A run on two GPUs, with a bucket for each parameter.
 RunConfig twin_run(std::int64_t micro_batches_each, bool graph) {
   RunConfig config = small_run();
   config.train.accumulate = 2 * micro_batches_each;
@@ -65,7 +65,7 @@ Outcome train(
   return outcome;
 }
 
-/// What becomes of training if one of the waits of the captured step does nothing; nothing if it is refused.
+/// The outcome of training if one of the waits of the captured step does nothing; nothing if it is refused.
 std::optional<Outcome> train_without(int wait, Timing timing, int* waits = nullptr) {
   const sim::Streams::TimingScope scope(timing);
   std::optional<sim::LostWait> lost;

@@ -47,7 +47,7 @@ bool holds(const std::map<std::byte*, std::size_t>& blocks, const void* address,
 
 }  // namespace
 
-/// What a block of `bytes` takes.
+/// The memory that a block of `bytes` takes.
 std::size_t DeviceMemory::block_size(std::size_t bytes) {
   return round_up(bytes, kGap) + kGap;
 }

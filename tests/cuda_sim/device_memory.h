@@ -35,7 +35,7 @@ class DeviceMemory {
   /// Throws KernelFault unless [address, address + bytes) lies within one block.
   void require(const void* address, std::size_t bytes, const char* what) const;
 
-  /// What the pool holds: its blocks, and what came back to it.
+  /// The bytes of the pool: of its blocks, and of those that came back to it.
   std::size_t pool_bytes() const { return pool_held_; }
   void trim_pool() { pool_held_ = std::min(pool_held_, pool_used_ + closing_); }
   /// Memory that was freed in stream order stays the pool's until the stream has got there.

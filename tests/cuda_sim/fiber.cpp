@@ -106,7 +106,7 @@ void Fiber::start(std::function<void()> body) {
 #if defined(__SANITIZE_ADDRESS__)
   __asan_unpoison_memory_region(stack_, kStackBytes);  // of a body that was dropped
 #endif
-  // What the switch finds on the stack: saved registers, and main() as the place to return to.
+  // The switch finds on the stack: saved registers, and main() as the place to return to.
   void** top = reinterpret_cast<void**>(stack_ + kStackBytes);
 #if defined(__x86_64__)
   constexpr int kRegisters = 6;

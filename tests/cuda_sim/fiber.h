@@ -33,7 +33,7 @@ class Fiber {
   void* caller_stack_pointer_ = nullptr;
   std::function<void()> body_;
   bool done_ = true;
-  // What AddressSanitizer is told about the switches.
+  // State for AddressSanitizer's notes of the switches.
   void* fake_stack_ = nullptr;
   const void* caller_stack_ = nullptr;
   std::size_t caller_stack_bytes_ = 0;

@@ -9,7 +9,7 @@
 #include "tests/ops/op_run.h"
 #include "tests/support/same_bits.h"
 
-// What tests of products on the simulated GPU share.
+// Common parts of the tests of products on the simulated GPU.
 
 namespace moh::test {
 

@@ -21,7 +21,7 @@ struct Dim3 {
   std::size_t count() const { return std::size_t{x} * y * z; }
 };
 
-/// Which of the threads that can go on goes on.
+/// The order in which threads that can run are run.
 enum class ThreadOrder {
   kInTurn,     ///< the one that has waited longest; one block at a time
   kRandom,     ///< any; several blocks at a time
@@ -29,7 +29,7 @@ enum class ThreadOrder {
                ///< blocks
 };
 
-/// What a device leaves open and a test therefore tries in several ways.
+/// The choices that a device leaves open, of which a test therefore tries several.
 struct Freedom {
   bool late_copies =
       false;  ///< asynchronous copies happen when they are waited for, not when they are issued
@@ -61,7 +61,7 @@ class FreedomScope {
   Freedom previous_;
 };
 
-/// What a kernel did that a device would answer with a hang, a fault or garbage.
+/// A fault of a kernel, to which a device would answer with a hang, a fault or garbage.
 struct KernelFault : std::runtime_error {
   using std::runtime_error::runtime_error;
 };

@@ -12,11 +12,11 @@
 
 namespace moh::sim {
 
-/// What tests set of the simulated NCCL, in this process.
+/// Settings of the simulated NCCL for tests, in this process.
 struct Nccl {
   static Nccl& instance();
 
-  /// What ncclCommGetAsyncError reports from now on, as if a connection had broken.
+  /// The error that ncclCommGetAsyncError reports from now on, as if a connection had broken.
   std::atomic<ncclResult_t> background_error = ncclSuccess;
   int version = 22809;
 };

@@ -12,8 +12,7 @@
 #include "tests/cuda_sim/grid.h"
 #include "tests/cuda_sim/nccl.h"
 
-// What the simulated NCCL does on the device: the ranks are processes, which pass pieces through shared
-// memory.
+// The device's side of the simulated NCCL: the ranks are processes, which pass pieces through shared memory.
 
 namespace moh::sim {
 

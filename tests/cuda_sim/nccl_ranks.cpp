@@ -30,7 +30,7 @@ using cuda::Queue;
 
 namespace {
 
-/// What a scenario has.
+/// The process of a scenario.
 struct Rank {
   Communicator& processes;
   Device device;
@@ -244,7 +244,7 @@ void use_after_abort(const Rank& rank) {
 
 void never_joins(const Rank& rank) {
   if (rank.processes.rank() == 1) {
-    // It has the library and the id, but makes no communicator.
+    // Rank 1 has the library and the id, but makes no communicator.
     static_cast<void>(rank.processes.texts_of_all(cuda::nccl_version()));
     static_cast<void>(rank.processes.text_of_rank0(""));
     std::this_thread::sleep_for(std::chrono::seconds(3));

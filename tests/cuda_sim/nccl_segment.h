@@ -13,7 +13,7 @@ struct NcclSegment {
   static constexpr int kMostRanks = 8;
   static constexpr std::size_t kSlot = std::size_t{1} << 18, kBox = std::size_t{1} << 16;
 
-  /// What a rank calls. Trivially copyable.
+  /// A call of a rank. Trivially copyable.
   struct Call {
     std::uint64_t number, count;
     std::int32_t kind, type, op, root;

@@ -68,7 +68,7 @@ int right_timings(Missing missing) {
   return right;
 }
 
-/// The same of a graph that is replayed twice: x and sum become 6 and 32, then 12 and 88.
+/// Right results of a graph that is replayed twice: x and sum become 6 and 32, then 12 and 88.
 int right_replays(Missing missing) {
   int right = 0;
   for (const Timing timing : kTimings) {

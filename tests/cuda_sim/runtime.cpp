@@ -42,7 +42,7 @@ int count_devices() {
   return wanted == nullptr ? 1 : std::atoi(wanted);
 }
 
-/// What a thread makes while another GPU is its own is of no use beside the rest.
+/// Objects that a thread makes while another GPU is current are of no use beside the rest.
 void require_current_device(const char* call) {
   if (current_device != device_in_use)
     throw moh::sim::KernelFault(std::string(call) + " in a thread that has not called cudaSetDevice");
@@ -50,7 +50,8 @@ void require_current_device(const char* call) {
 
 thread_local cudaStreamCaptureMode thread_mode = cudaStreamCaptureModeGlobal;
 
-/// What a call that is no part of a capture meets in a stream that is captured: an error, and the end of it.
+/// The answer to a call that is no part of a capture in a stream that is captured: an error, and the end of
+/// the capture.
 cudaError_t forbidden_in_capture(cudaStream_t stream) {
   Capture* const capture = Capture::of(stream);
   if (capture == nullptr) return cudaSuccess;
@@ -58,7 +59,7 @@ cudaError_t forbidden_in_capture(cudaStream_t stream) {
   return cudaErrorStreamCaptureUnsupported;
 }
 
-/// The same for calls that CUDA merely thinks dangerous in a thread that captures.
+/// forbidden_in_capture() for calls that CUDA merely thinks dangerous in a thread that captures.
 cudaError_t unsafe_in_capture() {
   Capture* const capture = Capture::current();
   if (capture == nullptr || !capture->is_of_this_thread() || thread_mode == cudaStreamCaptureModeRelaxed)
@@ -67,7 +68,7 @@ cudaError_t unsafe_in_capture() {
   return cudaErrorStreamCaptureUnsupported;
 }
 
-/// What goes into a stream whose capture is broken.
+/// The answer to work in a stream whose capture is broken.
 cudaError_t broken_capture(cudaStream_t stream) {
   const Capture* const capture = Capture::of(stream);
   return capture != nullptr && capture->broken() ? cudaErrorStreamCaptureInvalidated : cudaSuccess;

@@ -1,4 +1,4 @@
-// What saving a run on a GPU holds in the host's memory: blocks, whatever the sizes of model and tensors.
+// The host memory for saving a run on a GPU: blocks, whatever the sizes of model and tensors.
 
 #include <catch2/catch.hpp>
 

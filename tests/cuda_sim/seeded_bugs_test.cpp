@@ -36,7 +36,7 @@ void reverse_kernel(const float* in, float* out, Bug bug) {
   out[device::thread_x()] = shared[kThreads - 1 - device::thread_x()];
 }
 
-/// The same, four elements at a time, by asynchronous copies.
+/// reverse_kernel(), four elements at a time, by asynchronous copies.
 void reverse_copied_kernel(const float* in, float* out, Bug bug) {
   auto* shared = device::shared_memory<float>();
   if (device::thread_x() < kThreads / 4)

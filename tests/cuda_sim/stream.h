@@ -47,9 +47,9 @@ class Streams {
 
   /// Whether the host knows that the work before the mark is done. From any thread.
   bool known_done(const Mark& mark) const;
-  /// Of the host, for the work before the mark; nothing where it is known to be done.
+  /// The host waits for the work before the mark; nothing if it is known to be done.
   void wait_for(const Mark& mark);
-  /// Of the host, for all work of a stream, or of all streams.
+  /// The host waits for all work of a stream, or of all streams.
   void synchronize(const CUstream_st* stream);
   void synchronize();
   /// How often the host has waited.

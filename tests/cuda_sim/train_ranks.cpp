@@ -34,8 +34,8 @@ struct Arguments {
   int steps = 20;
   std::int64_t micro_batches = 2;  ///< of the step
   std::string backend;             ///< "nccl", "host"
-  /// Of rank 1. "order": two buckets of different sizes are swapped; "swap": two of one size; "count": an
-  /// element is missing; "abort": the communicator is used after its end. "none".
+  /// The fault of rank 1. "order": two buckets of different sizes are swapped; "swap": two of one size;
+  /// "count": an element is missing; "abort": the communicator is used after its end. "none".
   std::string fault;
   std::vector<std::string> settings;  ///< "zero", "unclipped", "bfloat16", "global"
   bool has(std::string_view setting) const { return std::ranges::find(settings, setting) != settings.end(); }

@@ -36,7 +36,7 @@ class TrainingRun {
   Task& task() { return *task_; }
   /// The parameters, on the CPU.
   std::vector<Tensor> values() const;
-  /// These and the optimiser's state, which is not divided.
+  /// The parameters and the optimiser's state, which is not divided.
   std::vector<Tensor> state() const;
 
  private:

@@ -9,7 +9,7 @@
 
 namespace moh::test {
 
-/// What the targets of JPEG and PNG do: all of a picture, and the middle of it.
+/// The body of the targets of JPEG and PNG: decodes all of a picture, and the middle of it.
 inline int decode_bytes(const std::uint8_t* data, std::size_t size) {
   const std::span file(reinterpret_cast<const std::byte*>(data), size);
   const auto middle = [](PictureSize picture) {

@@ -7,9 +7,9 @@
 
 namespace moh::test {
 
-/// What the targets of tokenizers do with one that was read: encodes a text with digits, apostrophes, rows of
-/// spaces, Chinese, full width, a ligature, an invalid byte and special tokens, as a whole and going on from
-/// another, and decodes its ids, which must lie in the vocabulary.
+/// The use of a tokenizer in its targets: encodes a text with digits, apostrophes, rows of spaces, Chinese,
+/// full width, a ligature, an invalid byte and special tokens, as a whole and continuing another, and decodes
+/// its ids, which must lie in the vocabulary.
 inline void encode_sample(const Tokenizer& tokenizer) {
   constexpr std::string_view kText =
       "Two heads, 2 of 12:\n they're \xe5\xa4\x9a\xff <|endoftext|>  <sep>aaaabab \uff21\uff22 \ufb01 pad ";

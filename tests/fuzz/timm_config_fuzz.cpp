@@ -5,7 +5,7 @@
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const moh::test::MemoryFile memory(data, size);
   try {
-    // What is read can be written, and says the same.
+    // A configuration that was read can be written, and means the same.
     const moh::ImageRun config = moh::read_timm_config(moh::ConfigJson(memory.path()));
     const std::string text = moh::timm_config(config);
     const moh::test::MemoryFile written(text);

@@ -96,7 +96,7 @@ std::vector<Tensor> state_of(const std::vector<AdamWParameter>& parameters) {
   return state;
 }
 
-/// What DeviceAdamW does, step by step on the CPU.
+/// The update of DeviceAdamW, step by step on the CPU.
 double update_on_cpu(const std::vector<AdamWParameter>& parameters, AdamWStep step, double max_norm) {
   std::vector<Tensor> grads;
   for (const AdamWParameter& p : parameters) grads.push_back(p.grad);

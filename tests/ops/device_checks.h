@@ -8,7 +8,7 @@ namespace moh::test {
 /// precision, to within op_case.units * unit; the same bits in each way.
 void check_on_device(const OpCase& op_case, DType dtype, double unit);
 
-// What has no OpCase, on a GPU, real or simulated, beside the CPU.
+// Checks of functions without an OpCase, on a GPU, real or simulated, beside the CPU.
 
 void check_tensors_on_device();
 void check_indices_on_device();

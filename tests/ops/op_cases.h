@@ -18,7 +18,7 @@ struct OpCase {
   std::vector<Tensor> inputs;
   /// The op under test. Must accept float64, float32 and bfloat16 inputs.
   std::function<Outputs(const Inputs&)> run;
-  /// The same in plain float64 loops, one tensor per output; undefined for outputs that are not compared.
+  /// The op in plain float64 loops, one tensor per output; undefined for outputs that are not compared.
   std::function<std::vector<Tensor>(const std::vector<Tensor>&)> reference;
   GradCheckOptions gradcheck = {};
   /// Largest error of the float32 op, forward and backward, in units of 2^-24 times the largest magnitude of

@@ -24,8 +24,8 @@ void launch_copies(const float* from, float* to);
 /// powers[i] = exp2_fast(x[i]), pairs[i] = pack_bfloat16(x[i], -x[i]).
 void launch_math(const float* x, int count, float* powers, std::uint32_t* pairs);
 
-/// What a warp's lanes get when lane i has the value 3 i + 1: from lane (5 i + 2) % 32, from lane i ^ 5, and
-/// the ballot of i % 3 == 0. results [3, 32].
+/// The values that a warp's lanes get when lane i has the value 3 i + 1: from lane (5 i + 2) % 32, from lane
+/// i ^ 5, and the ballot of i % 3 == 0. results [3, 32].
 void launch_warp(std::int32_t* results);
 
 /// Blocks of 64 threads. counters[0]: how many threads there were, [1]: a fold of the blocks' numbers in

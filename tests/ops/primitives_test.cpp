@@ -10,7 +10,8 @@
 #include "core/tensor.h"
 #include "tests/ops/device_ways.h"
 
-// What kernels are made of, by itself: fragments as PTX lays them out, copies, warps, blocks; and graphs.
+// The primitives of kernels, by themselves: fragments as PTX lays them out, copies, warps, blocks; and
+// graphs.
 
 namespace moh::test {
 

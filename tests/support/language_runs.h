@@ -11,7 +11,7 @@ inline RunConfig default_language_run() {
   return default_run(language_family().defaults());
 }
 
-/// What describes its model.
+/// The description of the run's model.
 inline LlamaConfig& model_of(RunConfig& run) {
   return language_run(run).model;
 }

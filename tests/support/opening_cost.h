@@ -6,7 +6,7 @@
 
 namespace moh {
 
-/// What it takes to open a file.
+/// The cost of opening a file.
 struct OpeningCost {
   std::string message;   ///< of the error, or "accepted"
   double megabytes = 0;  ///< growth of the peak memory

@@ -10,7 +10,7 @@
 
 namespace moh::test {
 
-/// What another process of this test program writes that runs one, hidden, case of it; `environment` stands
+/// The output of another process of this test program that runs one, hidden, case of it; `environment` stands
 /// in front of the command ("MOH_CPU_ISA=avx2").
 inline std::string output_of_own_case(const std::string& name, const std::string& environment = "") {
   std::array<char, 4096> path{};

@@ -9,7 +9,7 @@ namespace moh::test {
 
 namespace {
 
-/// What the test case that runs has said of itself.
+/// The note of the running test case that it is skipped.
 struct Skip {
   std::string reason;            // empty: it is not skipped
   bool if_nothing_else = false;  // that ran

@@ -11,7 +11,7 @@ namespace moh::test {
 /// The test case that runs is skipped.
 void skip_test_case(const std::string& reason);
 
-/// The same from within calls: throws, which ends the case.
+/// Skips from within calls: throws, which ends the case.
 [[noreturn]] void throw_skip(const std::string& reason);
 
 /// A part of the test case that runs is left out. The case is skipped if there is nothing else in it.

@@ -76,8 +76,8 @@ TEST_CASE(
     CHECK(choice.routing.balance.defined());
     head_sparse_attention(q, k, v, choice.gates, choice.lists, everywhere).backward(dy);
 
-    // What the estimator is to give: dz = p (U - sum_j U_j p_j), U_e = <dy_e, output_e> of the heads that it
-    // hears of; then through the norms of the queries.
+    // The expected gradient of the estimator: dz = p (U - sum_j U_j p_j), U_e = <dy_e, output_e> of the heads
+    // that it sees; then through the norms of the queries.
     const Variable same_q = some_input(shape, 3);
     const Variable logits = query_norm_logits(reshape(same_q, {kTokens, kHeads, kDim}), kShared);
     const Tensor dz = zeros(logits.shape(), DType::kFloat32);

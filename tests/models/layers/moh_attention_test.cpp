@@ -1,4 +1,4 @@
-// What a forward context does in MohAttention: the same as in the attention of a decoder.
+// The effect of a forward context in MohAttention: the same as in the attention of a decoder.
 
 #include "models/layers/moh_attention.h"
 

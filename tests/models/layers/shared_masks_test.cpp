@@ -1,4 +1,4 @@
-// Which heads are shared, learned in training: from masks in a layer to the frozen lists.
+// Shared heads that are learned in training: from masks in a layer to the frozen lists.
 
 #include "models/layers/shared_masks.h"
 

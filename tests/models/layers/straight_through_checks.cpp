@@ -26,7 +26,7 @@ constexpr double kTheta = 100, kBalanceWeight = 0.3;
 /// The layer in plain loops: x and the four matrices under their names in it.
 using Leaves = std::map<std::string, Numbers>;
 
-/// What the loops compute on the way. Heads are [row, H, d], probabilities [row, E].
+/// The intermediate results of the loops. Heads are [row, H, d], probabilities [row, E].
 struct Pass {
   Numbers y, heads, probabilities;
 };

@@ -17,7 +17,7 @@ class Keeper : public AttentionObserver {
     layers.push_back(trace.layer);
     shapes.push_back(trace.heads.shape());
     routed.push_back(trace.choice != nullptr);
-    // What the layer would add to the residual stream if its output projection were the identity.
+    // The layer's contribution to the residual stream if its output projection were the identity.
     largest_unselected = 0;
     if (trace.choice == nullptr) return;
     const Tensor& selected = trace.choice->routing.selected;

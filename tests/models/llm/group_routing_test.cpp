@@ -50,7 +50,7 @@ double largest_difference(const Tensor& a, const Tensor& b) {
   return largest;
 }
 
-/// What the routers of each layer decide.
+/// The decisions of the routers of each layer.
 class Gates : public AttentionObserver {
  public:
   void observe(const AttentionTrace& trace) override {

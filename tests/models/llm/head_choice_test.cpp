@@ -1,4 +1,4 @@
-// Which heads are shared, which are on, and by what they are multiplied.
+// The choice of heads: shared ones, active ones, and their factors.
 
 #include <catch2/catch.hpp>
 

@@ -1,4 +1,4 @@
-// What LLaMA's kin have besides: biases, normalised queries and keys, rotary embeddings that are stretched.
+// The additions of LLaMA's kin: biases, normalised queries and keys, rotary embeddings that are stretched.
 
 #include <catch2/catch.hpp>
 

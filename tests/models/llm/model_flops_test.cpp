@@ -36,7 +36,7 @@ LlamaConfig dense(LlamaConfig config) {
   return config;
 }
 
-/// Of one step, here and now.
+/// Operations of one step, counted here and now.
 double counted_flops(const LlamaConfig& config, std::int64_t sequences, std::int64_t tokens, Device device) {
   Llama model(config, {DType::kFloat32, device});
   model.initialise(1);

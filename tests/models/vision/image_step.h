@@ -10,7 +10,7 @@
 #include "ops/elementwise/add.h"
 #include "ops/loss/cross_entropy.h"
 
-// What the tests of all vision models share.
+// Common parts of the tests of all vision models.
 
 namespace moh::test {
 

@@ -184,7 +184,7 @@ TEST_CASE("transnext: one key and value for all heads is as many that are equal"
       target.copy_from(source);
       continue;
     }
-    // Of d rows each: queries as they are, then the key of all heads, then the value of all heads.
+    // Blocks of d rows: queries as they are, then the key of all heads, then the value of all heads.
     const std::int64_t d = to[i].name.starts_with("block1.") ? 4 : 8, heads = rows / d / (qkv ? 3 : 2);
     for (std::int64_t row = 0; row < rows; ++row) {
       const std::int64_t kind = row / d / heads + (qkv ? 0 : 1);
@@ -212,7 +212,7 @@ TEST_CASE("transnext: the baseline MoA trains, also with recomputed blocks") {
     for (const float value : p.variable.value().span<float>()) CHECK(value == 0.0F);
   const ImageOutput output = model.forward(some_images(32, 32));
   REQUIRE(output.routing.size() == 4);
-  // Of zeros: the squared logarithm of the number of heads.
+  // For zeros: the squared logarithm of the number of heads.
   CHECK(output.routing[0].z_loss.value().item() == Approx(std::pow(std::log(2), 2)));
   CHECK(output.routing[3].z_loss.value().item() == Approx(std::pow(std::log(3), 2)));
   CHECK(output.routing[3].balance.value().item() == Approx(1));

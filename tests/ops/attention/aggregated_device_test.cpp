@@ -53,7 +53,7 @@ void check_packed(const Sizes& s, double share) {
                     .units = 64});
 }
 
-/// What is in unselected queries, in their gates and in the gradients of their outputs reaches nothing.
+/// Contents of unselected queries, of their gates and of the gradients of their outputs reach nothing.
 void check_unselected_are_not_read() {
   const Sizes s{1, 5, 6, 2, 24, 4, 3};
   const Problem clean = problem_of(s, 0.4);

@@ -31,7 +31,7 @@ struct Problem {
   }
 };
 
-/// What a problem computes, as a case without a gradient check.
+/// The computation of a problem, as a case without a gradient check.
 OpCase case_of(const Problem& p) {
   const AttentionInputs in = attention_inputs(p.sizes, p.share);
   OpCase op_case{.name = to_string(Shape{p.sizes.batch, p.sizes.queries, p.sizes.keys, p.sizes.heads,
@@ -166,7 +166,7 @@ TEST_CASE("device: attention on tensor cores agrees with float64 on the CPU", "[
 }
 
 TEST_CASE("device: attention skips what lies outside of a window", "[device]") {
-  // What a NaN reaches is what it was multiplied with, masked or not: steps of 64 keys, warps of 32 rows and
+  // A NaN reaches all that it was multiplied with, masked or not: steps of 64 keys, warps of 32 rows and
   // steps of 64 rows for the keys.
   constexpr std::int64_t kTokens = 321, kWindow = 70, kDim = 16, kStep = 64, kWarpRows = 32;
   const MathModeScope own({.attention = AttentionBackend::kNative});

@@ -1,4 +1,4 @@
-// What the CPU kernels multiply with: a NaN reaches all that it is a factor of, masked or not.
+// The factors of the CPU kernels: a NaN reaches all that it is a factor of, masked or not.
 
 #include <algorithm>
 #include <catch2/catch.hpp>

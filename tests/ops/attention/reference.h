@@ -26,7 +26,7 @@ AttentionInputs attention_inputs(const AttentionSizes& sizes, double share, std:
 Tensor random_documents(const AttentionSizes& sizes, std::int64_t offset, double share,
                         std::uint64_t seed = 1);
 
-/// The same options with their tensor on `device`.
+/// The options with their tensor on `device`.
 AttentionOptions on_device(AttentionOptions options, Device device);
 
 /// Output and, for a gradient dout of the output, the gradients of q, k, v and gates, in plain float64 loops

@@ -134,7 +134,7 @@ TEST_CASE("ops: cross_entropy is right for huge logits") {
   CHECK(x.grad().all_finite());
   CHECK(x.grad().data<float>()[0] == 0.0F);
   CHECK(x.grad().data<float>()[3] == 0.5F);
-  // What is not a number must come out as such, for the guard against non-finite losses.
+  // A result that is not a number must come out as such, for the guard against non-finite losses.
   const Tensor broken = tensor_of<float>({2, 2}, {std::nanf(""), 0, inf, 0});
   const Tensor bad = token_losses(broken, tensor_of<std::int64_t>({2}, {1, 1}));
   CHECK(std::isnan(bad.data<float>()[0]));

@@ -47,7 +47,7 @@ void draw_grads(const std::vector<AdamWParameter>& parameters, std::int64_t step
   }
 }
 
-/// The same in plain float64 loops, one parameter at a time.
+/// AdamW in plain float64 loops, one parameter at a time.
 struct Reference {
   explicit Reference(const AdamWParameter& p)
       : value((p.master.defined() ? p.master : p.value).to(DType::kFloat64).clone()),

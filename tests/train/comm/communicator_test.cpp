@@ -14,7 +14,7 @@ using test::run_processes;
 
 namespace {
 
-/// What process `rank` contributes; whole numbers, so that every type holds their sums.
+/// The contribution of process `rank`; whole numbers, so that every type holds their sums.
 Tensor contribution(std::int64_t count, DType dtype, int rank) {
   const Tensor values = empty({count}, DType::kFloat32);
   for (std::int64_t i = 0; i < count; ++i)
@@ -33,7 +33,7 @@ double number_at(const Tensor& values, std::int64_t i) {
   return values.reshape({values.numel()}).slice(i, i + 1).item();
 }
 
-/// What process `rank` is right to hold after an all-reduce of contribution().
+/// The right values of process `rank` after an all-reduce of contribution().
 double expected_at(std::int64_t i, int size, ReduceOp op) {
   double result = op == ReduceOp::kSum ? 0 : -1e9;
   for (int r = 0; r < size; ++r) {

@@ -36,7 +36,7 @@ class Noted final : public DeviceCollectives {
 
 using Calls = std::function<void(DeviceCollectives&, int rank)>;
 
-/// What require_same_calls() throws in each of three processes that make these calls.
+/// The errors of require_same_calls() in each of three processes that make these calls.
 std::vector<std::string> compare(const Calls& calls) {
   return test::run_processes(3, [&](Communicator& processes) {
     Noted collectives;

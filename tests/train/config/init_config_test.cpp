@@ -7,7 +7,7 @@
 namespace moh {
 namespace {
 
-/// What the checkpoint "ckpt" is made of.
+/// The run of the checkpoint "ckpt".
 LanguageRun checkpoint_run() {
   LanguageRun run;
   run.model.vocab_size = 300;

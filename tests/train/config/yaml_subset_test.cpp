@@ -4,7 +4,8 @@
 
 #include "tests/train/config/config_folder.h"
 
-// What is refused before any key has a meaning. Messages are compared in full: they are what the user sees.
+// YAML that is refused before any key has a meaning. Messages are compared in full: they are what the user
+// sees.
 namespace moh {
 namespace {
 

@@ -22,7 +22,7 @@ To converted(From value, std::string_view from, std::string_view to) {
   return result;
 }
 
-/// What the IEEE standard says of a 16-bit pattern, by powers of two.
+/// The value of a 16-bit pattern by the IEEE standard, by powers of two.
 double value_of_half(std::uint32_t bits) {
   const double sign = (bits & 0x8000U) != 0 ? -1.0 : 1.0;
   const int exponent = static_cast<int>(bits >> 10 & 31U);

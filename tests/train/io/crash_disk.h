@@ -18,7 +18,7 @@ namespace moh {
 /// the others.
 class CrashDisk {
  public:
-  /// What a crash does to what was not synced.
+  /// The effect of a crash on data that were not synced.
   enum class Luck { kLoseAll, kKeepAll, kLoseContents, kLoseEntries, kRandom };
 
   /// Starts from the folder as it is, all of it durable.

@@ -13,7 +13,8 @@ namespace moh {
 
 namespace {
 
-/// What restore_replaced() finds to do, then the folder again, as the next conversion does it.
+/// Does the work that restore_replaced() finds to do, then makes the folder again, as the next conversion
+/// does.
 void make_again(const std::filesystem::path& path, const std::string& file) {
   restore_replaced(path);
   remove_abandoned_temporaries(path);

@@ -35,7 +35,7 @@ class Pipe {
     ::close(fds_[1]);
   }
   int input() const { return fds_[1]; }
-  /// What has been written since the last call.
+  /// The output since the last call.
   std::string take() const {
     std::string text;
     std::array<char, 65536> block;
@@ -79,7 +79,7 @@ class Terminal {
 constexpr TerminalTraits kPlain{};
 constexpr TerminalTraits kScreen{.is_terminal = true};
 
-/// What a terminal of unlimited width shows after `bytes`: its lines, the last without a newline.
+/// The screen of a terminal of unlimited width after `bytes`: its lines, the last without a newline.
 std::string rendered(std::string_view bytes) {
   std::string screen, line;
   std::size_t column = 0;

@@ -11,7 +11,7 @@ using namespace moh;
 
 namespace {
 
-/// Of sizes that no bucket and no number of processes divides.
+/// Items of sizes that no bucket and no number of processes divides.
 const std::vector<BucketItem> all_items = {{7}, {1000}, {0}, {33, DType::kBFloat16}, {5, DType::kBFloat16},
                                            {64}};
 

@@ -151,7 +151,7 @@ TEST_CASE("pictures: a part above the end of a cut file is refused, too") {
   CHECK(decode_picture(jpeg, "whole", top).height() == 8);
   CHECK_THAT(message_of<DataError>([&] { decode_picture(cut(jpeg, jpeg.size() - 300), "cut", top); }),
              Catch::Contains("ends below row 8 of 61"));
-  // What Pillow accepts: the rest is replaced by an end.
+  // Accepted by Pillow: the rest is replaced by an end.
   Bytes ended = cut(jpeg, jpeg.size() - 300);
   ended.insert(ended.end(), {std::byte{0xff}, std::byte{0xd9}});
   CHECK(decode_picture(ended, "ended", top).height() == 8);
@@ -177,7 +177,7 @@ TEST_CASE("pictures: what follows the data of a JPEG is looked at as libjpeg doe
         message_of<DataError>([&] { decode_picture(file, "part", top); }),
         Catch::StartsWith("part: JPEG: expected the end of the picture after its data, found the marker "));
   }
-  // What Pillow accepts: segments and what is no marker, whole or not, before the end or without one.
+  // Accepted by Pillow: segments and bytes that are no marker, whole or not, before the end or without one.
   for (const Bytes& file : {ended_by({0xff, 0xfe, 0, 4, 0xff, 0x70, 0xff, 0xd9}), ended_by({0xff, 0xe1}),
                             ended_by({0xff, 0xd9, 0xff, 0x02, 1}), ended_by({0xff, 0xe1, 99, 9, 9})}) {
     CHECK(decode_picture(file, "whole").height() == 61);
@@ -186,7 +186,7 @@ TEST_CASE("pictures: what follows the data of a JPEG is looked at as libjpeg doe
 }
 
 TEST_CASE("pictures: a PNG of more pixels than its bytes can hold is refused before memory is taken") {
-  // Its header alone, with a checksum that fits: 13000 x 13000.
+  // The header alone, with a checksum that fits: 13000 x 13000.
   const Bytes header =
       text_bytes(std::string("\x89PNG\r\n\x1a\n\0\0\0\x0dIHDR\0\0\x32\xc8\0\0\x32\xc8\x08\x02\0\0\0", 29));
   Bytes file = header;

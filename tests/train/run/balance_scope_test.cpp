@@ -61,7 +61,7 @@ const Family& family_of(const RunConfig& run) {
   return diffusion_family();
 }
 
-/// What a step computes.
+/// The results of a step.
 struct Step {
   std::vector<Tensor> gradients;
   double loss = 0, balance = 0;

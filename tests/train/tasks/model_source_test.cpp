@@ -79,7 +79,7 @@ TEST_CASE("tasks: a run that leaves its model open has that of init.from") {
                       ": expected a configuration next to the weights, or in the run, found neither; give "
                       "model.vocab_size, model.layers, model.hidden, model.intermediate, model.heads, "
                       "model.norm_eps, model.rope_theta, model.rope_scaling.kind, or model.preset"));
-  // What was named there is enough.
+  // The keys that were named there are enough.
   RunFile described(
       source.run,
       {"model.vocab_size=300", "model.layers=2", "model.hidden=32", "model.intermediate=48", "model.heads=4",

@@ -26,7 +26,7 @@ void add_utf8(std::uint32_t code, std::string& text);
 /// character of Unicode.
 void check_texts_and_planes(const std::string& name, const Tokenizer& tokenizer, const nlohmann::json& texts,
                             const nlohmann::json& expected);
-/// The same for files of text in `shared`/data.
+/// Checks files of text in `shared`/data.
 void check_files(const std::string& name, const Tokenizer& tokenizer, const std::filesystem::path& shared,
                  const nlohmann::json& expected);
 

@@ -89,7 +89,7 @@ TEST_CASE("tokenizer.json: decoding what a byte-level tokenizer encodes gives th
     std::string text;
     for (std::uint32_t code = 1; code < 0x3000; ++code) add_utf8(code, text);
     CHECK(decoded(*tokenizer, ids_of(*tokenizer, text)) == text);
-    // What is not UTF-8 is read as Python reads it with errors="replace".
+    // Bytes that are not UTF-8 are read as Python reads them with errors="replace".
     CHECK(decoded(*tokenizer, ids_of(*tokenizer, "a\xff\xe4\xb8z\xc0\xaf\xf0\x9f\x98")) ==
           "a\uFFFD\uFFFDz\uFFFD\uFFFD\uFFFD");
   }

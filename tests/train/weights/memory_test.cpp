@@ -1,4 +1,4 @@
-// What loading and converting hold in memory: a block, whatever the size of the tensor.
+// The memory for loading and converting: a block, whatever the size of the tensor.
 
 #include <sys/resource.h>
 

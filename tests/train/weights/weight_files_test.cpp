@@ -239,7 +239,7 @@ TEST_CASE("weights: names that another program or a wrapper gave are said to be 
   CHECK(said({"net.model.norm.weight", "net.lm_head.weight", "loss.scale"}) ==
         "2 missing, 3 unexpected\n  the model's names are in the file with the prefix 'net.'; remove it in "
         "Python: {k.removeprefix('net.'): v for k, v in weights.items() if k.startswith('net.')}");
-  // What the file lacks may be routers.
+  // Parameters that the file lacks may be routers.
   parameters.push_back(parameter("wg", {2}));
   CHECK_THAT(said({"net.model.norm.weight", "net.lm_head.weight"}),
              Catch::Contains("3 missing, 2 unexpected\n  all names in the file have the prefix 'net.'"));

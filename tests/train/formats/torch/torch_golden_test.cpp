@@ -97,7 +97,7 @@ json as_json(const TorchPlain& value) {
   return nullptr;
 }
 
-/// What the processes cost that this one has started and waited for, as a command would be.
+/// The cost of the processes that this one has started and waited for, as a command would be.
 std::int64_t work_of_children() {
   rusage usage{};
   getrusage(RUSAGE_CHILDREN, &usage);
@@ -213,7 +213,7 @@ std::map<std::string, std::size_t> models_of(const json& expected) {
   return models;
 }
 
-/// Which one is taken where nobody names one: what the released programs load, the averaged weights first.
+/// The model that is taken by default: the one that the released programs load, the averaged weights first.
 std::optional<std::string> usual_model(const std::map<std::string, std::size_t>& models) {
   if (models.size() == 1) return models.begin()->first;
   for (const char* part : {"ema", "model"}) {
@@ -240,7 +240,8 @@ TEST_CASE("torch: golden: the models in the files are found by name") {
 
 namespace {
 
-/// That each tensor of a model comes out as the manifest has it, whatever the sizes in which it is read.
+/// Checks that each tensor of a model comes out as the manifest has it, whatever the sizes in which it is
+/// read.
 void check_pieces(const std::filesystem::path& path, const std::string& part, const json& tensors) {
   const std::string prefix = part == "." ? "" : part + "/";
   const auto weights = open_torch_weights(path, part);

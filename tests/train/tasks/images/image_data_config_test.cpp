@@ -12,7 +12,7 @@ using namespace moh::test;
 
 namespace {
 
-/// What the rules say of a configuration.
+/// The problems that the rules find in a configuration.
 std::string problems_of(const ImageDataConfig& data, const AugmentConfig& augment,
                         std::int64_t step_samples) {
   const config::Source source{.name = "test.yaml", .text = ""};

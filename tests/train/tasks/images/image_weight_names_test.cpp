@@ -69,7 +69,7 @@ TEST_CASE("image weights: published models are known by their tensors, with any 
     }
   }
   std::vector<WeightInfo> tensors = tensors_of_preset("moh_vit_small_75", 1000);
-  // What the released code may keep beside the parameters, and what it never has.
+  // Tensors that the released code may keep beside the parameters, and some that it never has.
   tensors.push_back({"relative_pos_index1", "I64", {4}, 32});
   tensors.push_back({"block1.0.attn.padding_mask", "U8", {4}, 4});
   CHECK(known_names.published_model(ListedWeights(tensors)) != nullptr);

@@ -94,8 +94,8 @@ TEST_CASE("tasks: the loss of prompts and responses is the mean over the tokens 
   std::int64_t responses = 0;
   std::vector<bool> is_prompt;
   for (std::int64_t row = 0; row < 64; ++row) {
-    // What follows, from the tokens alone: a response is of capital letters, and the end of a text is one of
-    // it.
+    // The kind of a token follows from the tokens alone: a response is of capital letters, and the end of a
+    // text is one of it.
     const TokenBatch& b = batch;
     const std::int64_t start =
         TrainingBatches(data->train, *data->tokenizer, {.sequence_length = 32}, run.random_seed())

@@ -49,7 +49,7 @@ std::string file_of_all_types() {
   return safetensors_bytes(header.dump(), data);
 }
 
-/// Of a model with a few thousand parameters.
+/// The run of a model with a few thousand parameters.
 LanguageRun small_model() {
   LanguageRun run;
   run.model = {.vocab_size = 256, .layers = 1, .hidden = 8, .intermediate = 8, .heads = 2};
@@ -110,7 +110,7 @@ TEST_CASE("weights: shards are filled in order, named as Hugging Face names them
   CHECK(map.at("c") == "model-00002-of-00003.safetensors");  // larger than a shard: one of its own
   CHECK(map.at("d") == "model-00003-of-00003.safetensors");
   CHECK(SafetensorsFile(folder / "out/model-00002-of-00003.safetensors").metadata().at("format") == "pt");
-  // What fits into one file is one.
+  // Weights that fit into one file are one.
   CHECK(convert({.from = folder / "in.safetensors", .to = folder / "whole", .shard_bytes = 340}).files == 1);
   CHECK(names_in(folder / "whole") == std::vector<std::string>{"model.safetensors"});
 }

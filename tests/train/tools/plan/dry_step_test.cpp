@@ -34,7 +34,7 @@ double flops_of_real_step(const RunConfig& config) {
   return profiler.model_flops();
 }
 
-/// Of a family that the program does not know.
+/// Tasks of a family that the program does not know.
 const MakeTask make_mlp = synthetic_tasks(test::mlp_family());
 
 /// The allocator's peak over a real step.

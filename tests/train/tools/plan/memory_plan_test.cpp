@@ -27,7 +27,7 @@ void route(RunConfig& config, RouterKind router, std::int64_t shared, std::int64
   model_of(config).moh.top_k = routed;
 }
 
-/// What the allocator counts in two real steps.
+/// The counts of the allocator in two real steps.
 MemoryStats measured(const RunConfig& config, const MakeTask& make_task) {
   CpuAllocator& allocator = CpuAllocator::instance();
   const MemoryStats before = allocator.stats();

@@ -100,7 +100,7 @@ TEST_CASE("picture shards: an archive that is replaced or written while it is in
   replace(archive, archive_of("01", "another"));
   CHECK_THAT(message_of<ChangedDataError>(load), Catch::Contains("a.tar: archive: expected the file that was "
                                                                  "opened at the start"));
-  // It is no broken picture, which could be skipped.
+  // This is no broken picture, which could be skipped.
   BrokenPictures broken;
   CHECK_THROWS_AS(
       first_sound(0, 2, OnError::kSkip, &broken, [&](std::int64_t index) { source->load(index, bytes); }),

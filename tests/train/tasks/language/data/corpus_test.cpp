@@ -33,7 +33,7 @@ Corpus open(std::vector<std::string> inputs) {
   return open_corpus(inputs, byte_tokenizer);
 }
 
-/// What another program writes: a token file without a checksum.
+/// A token file of another program: without a checksum.
 std::string bare_token_file(const std::string& ids) {
   const std::string size = std::to_string(ids.size());
   std::string header =

@@ -60,7 +60,7 @@ std::string refusal(const fs::path& path) {
   return "";
 }
 
-/// What another program writes: the least that a token file has.
+/// The header of another program: the least that a token file has.
 std::string header_of(const std::string& metadata, const std::string& tensors) {
   return R"({"__metadata__":{)" + metadata + "}," + tensors + "}";
 }

@@ -163,7 +163,7 @@ TEST_CASE("hf config: linear rope scaling, under both names of its type") {
   CHECK(read(llama2(R"("rope_scaling": {"type": "linear", "factor": 1.0}, )")) == llama2_7b());
 }
 
-// Its own configuration says only that it brings code; what that code fixes is in the preset.
+// The model's own configuration says only that it brings code; the preset has what that code fixes.
 TEST_CASE("hf config: MoH-LLaMA3-8B as released") {
   const auto text = [](int vocabulary) {
     return R"({"architectures": ["LlamaForCausalLM"], "auto_map": {"AutoModelForCausalLM":
@@ -282,7 +282,7 @@ TEST_CASE("hf config: Mistral, with a sliding window where it hides something") 
   CHECK_THAT(refusal<CheckpointError>(mistral(positions + R"("sliding_window": 0, )")),
              Contains("sliding_window"));
   expected.sliding_window = 0;
-  // What absent keys mean to transformers, and null where it means something else.
+  // The meaning of absent keys to transformers, and of null where it differs.
   expected.max_positions = 4096;
   CHECK(read(mistral(R"("max_position_embeddings": 4096, )")) == expected);
   expected.max_positions = 131072;

@@ -69,7 +69,7 @@ Tensor continued(const Llama& model, const Tensor& tokens) {
   return all;
 }
 
-/// What is predicted after each token; nothing after the last.
+/// The targets that are predicted after each token; none after the last.
 Tensor targets_of(const Tensor& tokens) {
   Tensor targets = full(tokens.shape(), kIgnoredTarget, DType::kInt64);
   for (std::int64_t b = 0; b < kBatch; ++b)
