@@ -305,7 +305,7 @@ void add_reports(RunConfig& run, Section& root) {
       "bucket_mib", run.comm.bucket_mib, at_least(1, "MiB").capped(kMaxWidth),
       "Size of the buckets in which gradients are summed during the backward pass. Does not change results.");
   comm.field("gradients", run.comm.gradients,
-             "Data type for sending gradients. `bfloat16` halves the bytes and rounds each process's part; "
+             "Communication dtype of gradients. `bfloat16` halves the bytes and rounds each process's part; "
              "the sums are made in float32.");
   comm.field(
       "zero", run.comm.zero, at_least(0).capped(1),
@@ -417,9 +417,9 @@ Section describe_common(RunConfig& run, FamilyConfigs families) {
                   "Type of weights, activations and matrix multiplications. With `bfloat16` the optimiser "
                   "keeps a float32 master copy of the weights.");
   precision.field("gradients", run.optim.adamw.gradients,
-                  "In which gradients of bfloat16 weights are kept and micro-batches add theirs up. "
+                  "Type of the gradients of bfloat16 weights, in which micro-batches are accumulated. "
                   "`bfloat16` takes half the memory and rounds the sum after each micro-batch, at a cost in "
-                  "accuracy that docs/plan.md#gradients-in-bfloat16 says.");
+                  "accuracy (docs/plan.md#gradients-in-bfloat16).");
   precision.allow_short_form([&run] { return run.optim.adamw.gradients == AdamWOptions().gradients; });
   Section& attention = root.section_named("attention", "How attention is computed on a GPU.");
   attention.field("backend", run.attention.backend,
