@@ -20,6 +20,7 @@
 #include "tests/cuda_sim/grid.h"
 #include "tests/cuda_sim/nccl.h"
 #include "tests/cuda_sim/stream.h"
+#include "train/comm/comm_backend.h"
 #include "train/comm/comm_error.h"
 #include "train/comm/local_gpu.h"
 #include "train/comm/open_communicator.h"

@@ -6,6 +6,7 @@
 #include <span>
 
 #include "core/error.h"
+#include "train/comm/device_collectives.h"
 
 namespace moh {
 

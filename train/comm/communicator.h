@@ -13,9 +13,10 @@
 
 #include "core/reduce_op.h"
 #include "core/tensor.h"
-#include "train/comm/device_collectives.h"
 
 namespace moh {
+
+class DeviceCollectives;
 
 /// A collective that has finished, and when it ran, waiting for the other processes included.
 struct Collective {

@@ -13,13 +13,6 @@ namespace moh {
 class CollectiveTimer;
 class Communicator;
 
-/// The library that carries collectives between GPUs.
-enum class CommBackend : std::uint8_t {
-  kAuto,  ///< NCCL
-  kNccl,
-  kHost  ///< through host memory, by what carries those of the Communicator
-};
-
 /// Collectives on tensors of the GPU that this process computes on, beside those of the Communicator, which
 /// are on host memory. All processes call the same, with equal shapes and types, in the same order, each from
 /// one thread.

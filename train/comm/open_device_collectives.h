@@ -2,6 +2,7 @@
 
 #include <memory>
 
+#include "train/comm/comm_backend.h"
 #include "train/comm/communicator.h"
 #include "train/comm/device_collectives.h"
 

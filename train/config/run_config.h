@@ -9,9 +9,9 @@
 #include "core/device.h"
 #include "core/dtype.h"
 #include "core/math_mode.h"
-#include "train/comm/device_collectives.h"
+#include "train/comm/comm_backend.h"
 #include "train/config/family_config.h"
-#include "train/optim/adamw.h"
+#include "train/optim/adamw_options.h"
 #include "train/optim/lr_schedule.h"
 #include "train/optim/precision.h"
 

@@ -5,6 +5,7 @@
 #include <set>
 
 #include "core/error.h"
+#include "models/model.h"
 
 namespace moh {
 

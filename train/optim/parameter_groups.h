@@ -6,9 +6,9 @@
 #include <string_view>
 #include <vector>
 
-#include "models/model.h"
-
 namespace moh {
+
+class Model;
 
 /// An entry of `optim.groups`: how the optimiser treats the parameters that it names.
 struct ParameterGroup {

@@ -8,6 +8,7 @@
 
 #include "core/cuda/queue.h"
 #include "core/error.h"
+#include "train/comm/device_collectives.h"
 
 namespace moh {
 

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "core/error.h"
+#include "train/comm/device_collectives.h"
 #include "train/io/durable_file.h"
 #include "train/log/progress.h"
 

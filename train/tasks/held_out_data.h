@@ -8,9 +8,10 @@
 #include <vector>
 
 #include "core/function_ref.h"
-#include "train/comm/communicator.h"
 
 namespace moh {
+
+class Communicator;
 
 /// More about an evaluation than its metrics, for `moh eval`.
 class EvaluationDetails {

@@ -7,6 +7,7 @@
 
 #include "autograd/node.h"
 #include "core/error.h"
+#include "train/comm/communicator.h"
 
 namespace moh {
 
