@@ -24,26 +24,7 @@ if(NOT MOH_JPEG_IS_TURBO)
                       "(Debian: libjpeg62-turbo-dev)")
 endif()
 
-find_path(MOH_XXHASH_INCLUDE_DIR xxhash.h REQUIRED)
-find_library(MOH_XXHASH_LIBRARY xxhash REQUIRED)
-mark_as_advanced(MOH_XXHASH_INCLUDE_DIR MOH_XXHASH_LIBRARY)
-add_library(moh_xxhash INTERFACE)
-target_include_directories(moh_xxhash SYSTEM INTERFACE ${MOH_XXHASH_INCLUDE_DIR})
-target_link_libraries(moh_xxhash INTERFACE ${MOH_XXHASH_LIBRARY})
-
-# Regular expressions and normalisation forms of tokenizers, compressed text. Debian's packages have no CMake files of their own.
-foreach(library pcre2 utf8proc zstd)
-  string(TOUPPER ${library} prefix)
-  set(pcre2_name pcre2-8)
-  set(utf8proc_name utf8proc)
-  set(zstd_name zstd)
-  find_path(MOH_${prefix}_INCLUDE_DIR ${library}.h REQUIRED)
-  find_library(MOH_${prefix}_LIBRARY ${${library}_name} REQUIRED)
-  mark_as_advanced(MOH_${prefix}_INCLUDE_DIR MOH_${prefix}_LIBRARY)
-  add_library(moh_${library} INTERFACE)
-  target_include_directories(moh_${library} SYSTEM INTERFACE ${MOH_${prefix}_INCLUDE_DIR})
-  target_link_libraries(moh_${library} INTERFACE ${MOH_${prefix}_LIBRARY})
-endforeach()
+include(MohPlainLibraries)
 
 # The HTTP parser of `moh serve` (Beast), which consists of headers.
 find_package(Boost 1.74 REQUIRED)
