@@ -22,6 +22,7 @@ install(FILES ${pages}/moh.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
 install(FILES ${pages}/moh DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions)
 
 set(CPACK_GENERATOR DEB)
+set(CPACK_INSTALL_CMAKE_PROJECTS "${PROJECT_BINARY_DIR};moh;Unspecified;/") # without the component library
 set(CPACK_PACKAGE_DIRECTORY ${PROJECT_BINARY_DIR})
 set(CPACK_PACKAGING_INSTALL_PREFIX /usr)
 set(CPACK_STRIP_FILES ON)

@@ -1,5 +1,8 @@
-# moh as a library (docs/library.md): the target moh::moh. One archive of what the public headers need, and nothing of the
-# program: neither YAML nor a command line.
+# moh as a library (docs/library.md): the target moh::moh, in this tree and after cmake --install, where find_package(moh)
+# makes it. One archive of what the public headers need, and nothing of the program: neither YAML nor a command line.
+
+include(CMakePackageConfigHelpers)
+include(GNUInstallDirs)
 
 # The public headers, each of which <moh/moh.h> includes. A new one has a line here.
 set(MOH_PUBLIC_HEADERS
@@ -165,3 +168,16 @@ list(JOIN includes "" includes)
 file(CONFIGURE OUTPUT ${include}/moh/moh.h @ONLY CONTENT
   "#pragma once\n\n// All that is public of moh ${PROJECT_VERSION}; docs/library.md is its page.\n\n@includes@")
 target_sources(moh_library PUBLIC FILE_SET HEADERS BASE_DIRS ${include} FILES ${include}/moh/moh.h ${headers})
+
+# The package: the component `library` of an installation.
+set(package ${CMAKE_INSTALL_LIBDIR}/cmake/moh)
+set(packages ${libraries})
+list(FILTER packages INCLUDE REGEX "::|^yaml-cpp$")
+list(TRANSFORM packages REPLACE "::.*" "")
+list(TRANSFORM packages REPLACE "^CUDA$" CUDAToolkit)
+configure_package_config_file(cmake/moh-config.cmake.in moh-config.cmake INSTALL_DESTINATION ${package})
+write_basic_package_version_file(moh-config-version.cmake COMPATIBILITY SameMinorVersion)
+install(TARGETS moh_library EXPORT moh-targets COMPONENT library ARCHIVE FILE_SET HEADERS)
+install(EXPORT moh-targets NAMESPACE moh:: DESTINATION ${package} COMPONENT library)
+install(FILES ${PROJECT_BINARY_DIR}/moh-config.cmake ${PROJECT_BINARY_DIR}/moh-config-version.cmake
+              cmake/MohPlainLibraries.cmake DESTINATION ${package} COMPONENT library)

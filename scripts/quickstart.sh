@@ -22,7 +22,7 @@ moh=build/release/moh
 
 "$root/scripts/setup.sh"
 configure release
-build release moh moh_pages # moh_pages: so that cmake --install works afterwards
+build release moh moh_pages moh_library # the latter two: so that cmake --install works afterwards
 cd "$root"
 
 # The run folder. Errors in the overrides are reported here, before training.
