@@ -49,7 +49,7 @@ rm -rf "$out"
 mkdir -p "$source"
 cp -r "$root"/{README.md,CONTRIBUTING.md,CHANGELOG.md,LICENSE,CITATION.cff,docs,configs,scripts} "$source/"
 cp "$site/index.md" "$source/"
-ln -s "$root"/{core,autograd,ops,models,train,tests} "$source/"
+ln -s "$root"/{core,autograd,ops,models,train,examples,tests} "$source/"
 "$venv/bin/python" -B "$site/configurations.py" "$source/configs" >"$source/configurations.md"
 "$venv/bin/python" -B "$root/scripts/command_pages.py" "$moh" --markdown "$source/commands"
 

@@ -10,7 +10,7 @@ import re
 import unittest
 
 SOURCE_DIR = pathlib.Path(os.environ["MOH_SOURCE_DIR"])
-FOLDERS = ("core", "autograd", "ops", "models", "train", "configs", "scripts", "tests", "docs", "cmake")
+FOLDERS = ("core", "autograd", "ops", "models", "train", "configs", "scripts", "tests", "docs", "cmake", "examples")
 
 FENCE = re.compile(r"^( *)```\w+ (\S+)\n(.*?)^\1```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\[[^\]]+\]\((?!https?:|#|mailto:)([^)#]+)(?:#[^)]*)?\)")
