@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "train/config/active_heads.h"
+#include "train/config/constant_keys.h"
 #include "train/config/number_text.h"
 #include "train/config/problems.h"
 #include "train/config/run_rules.h"
@@ -174,6 +175,7 @@ RunFile RunFile::of_text(const std::string& name, std::string text, FamilyConfig
 }
 
 void RunFile::read(const std::string& path) {
+  for (Value& layer : layers_.roots) config::drop_constant_keys(layer);
   run_ = beginning(path);
   read_layers();
 }

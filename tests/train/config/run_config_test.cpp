@@ -127,6 +127,13 @@ TEST_CASE("run config: data.train is all that must be given") {
   CHECK(print_resolved(run) == print_resolved(expected));
 }
 
+TEST_CASE("run config: a key that has become a constant is passed over with that value alone") {
+  CHECK(
+      print_resolved(load_text("seed: 3\ninit: {moh: {router_spread: 0.1, calibration: {ridge: 1e-3}}}\n")) ==
+      print_resolved(load_text("seed: 3\n")));
+  CHECK_THAT(error_of("init: {moh: {router_spread: 0.2}}\n"), Catch::Contains("init.moh.router_spread"));
+}
+
 TEST_CASE("run config: short names of a precision are read, long ones are written") {
   for (const auto& [text, precision] : {std::pair{"bf16", Precision::kBFloat16},
                                         {"bfloat16", Precision::kBFloat16},
