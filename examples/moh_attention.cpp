@@ -107,8 +107,7 @@ int main() {
     const Variable loss = cross_entropy(model.head(out.y), batch.answers, {.normalizer = kBatch * kKeys});
     if (step % 25 == 0) std::printf("step %3d  loss %.4f\n", static_cast<int>(step), loss.value().item());
     add(loss, scale(out.routing->balance, 0.01)).backward();
-    optimizer.update(loss.value().to(DType::kFloat64).reshape({1}));
-    optimizer.count_update();
+    optimizer.step(loss);
     optimizer.zero_grad();
   }
 }

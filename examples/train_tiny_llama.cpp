@@ -72,8 +72,7 @@ void train(Llama& model, std::string_view text) {
       std::printf("step %3d  loss %.4f\n", static_cast<int>(step), loss.value().item());
     with_balance(loss, out.routing, model.config().moh.balance_weight).backward();
     optimizer.set_learning_rate(rates.at(step + 1));
-    optimizer.update(loss.value().to(DType::kFloat64).reshape({1}));
-    optimizer.count_update();
+    optimizer.step(loss);
     optimizer.zero_grad();
   }
 }

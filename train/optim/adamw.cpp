@@ -151,6 +151,13 @@ void AdamW::count_update() {
   if (update_) update_->count_update();
 }
 
+bool AdamW::step(const Variable& loss) {
+  const Tensor outcome = update(loss.value().to(DType::kFloat64).reshape({1})).to(kCpu);
+  const bool updated = outcome.span<double>()[1] == 1.0;
+  if (updated) count_update();
+  return updated;
+}
+
 std::vector<Variable> AdamW::trained() const {
   std::vector<Variable> trained;
   for (const Slot& slot : slots_) trained.push_back(slot.parameter.variable);

@@ -55,6 +55,9 @@ class AdamW {
   Tensor update(const Tensor& losses);
   /// Adds an update that took place to steps().
   void count_update();
+  /// update() of a step of one micro-batch with this loss, a scalar, and count_update(): waits for the
+  /// device, and returns whether there was an update.
+  bool step(const Variable& loss);
 
   // Updates of one parameter after the other, for FusedUpdate.
 
