@@ -10,7 +10,7 @@ import subprocess
 SOURCE_DIR = pathlib.Path(os.environ["MOH_SOURCE_DIR"])
 BUILD_DIR = pathlib.Path(os.environ["MOH_BUILD_DIR"])
 
-LAYER = re.compile(r"moh_layer\((\S+)(?: OBJECT)?(?: COLD)?(?: WITHOUT(?: [a-z]+)+)?(?: DEPENDS ([^)]*?))? SOURCES")
+LAYER = re.compile(r"moh_layer\((\S+)(?: OBJECT)?(?: COLD)?(?: WITHOUT(?: [a-z]+)+)?(?: PRECOMPILE(?: <\S+>)+)?(?: DEPENDS ([^)]*?))? SOURCES")
 
 
 def layers():
