@@ -88,7 +88,13 @@ void AdamW::keep_gradients() {
         variable.grad().defined() ? variable.grad() : empty(variable.shape(), variable.grad_dtype(), device);
     variable.keep_gradient_in(slot.tensors.grad);
   }
-  make_update(parameters());
+  std::vector<AdamWParameter> with_buffers;
+  for (std::size_t i = 0; i < slots_.size(); ++i) {
+    with_buffers.push_back(slots_[i].tensors);
+    Tensor& grad = with_buffers.back().grad;
+    if (grad.defined()) grad = shards_->own_part(i, grad);
+  }
+  make_update(with_buffers);
 }
 
 void AdamW::expect_each() {
