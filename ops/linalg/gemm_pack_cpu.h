@@ -116,10 +116,10 @@ void pack_tiles(const GemmShape& s, const F* a, std::int64_t row, std::int64_t r
     pack_tile<F>(a + (row + i) * s.lda + k, s.lda, min_of(kTileRows, rows - i), depth, packed);
 }
 
-/// to[j, i] (+)= from[i, j] for i < rows and j < columns; rows of `from` end in whole vectors.
+/// to[j, i] = from[i, j] for i < rows and j < columns; rows of `from` end in whole vectors.
 template <class F>
-void store_transposed(const F* from, std::int64_t from_row, std::int64_t rows, std::int64_t columns,
-                      bool accumulate, F* to, std::int64_t to_row) {
+void store_transposed(const F* from, std::int64_t from_row, std::int64_t rows, std::int64_t columns, F* to,
+                      std::int64_t to_row) {
   constexpr int kN = kLanes<F>;
   for (std::int64_t i = 0; i < rows; i += kN) {
     const std::int64_t count = min_of(kN, rows - i);
@@ -130,11 +130,30 @@ void store_transposed(const F* from, std::int64_t from_row, std::int64_t rows, s
       for (int r = 0; r < kN && j + r < columns; ++r) {
         F* const place = to + (j + r) * to_row + i;
         if (count == kN) {
-          store(place, accumulate ? load(place) + square[r] : square[r]);
+          store(place, square[r]);
         } else {
-          store_first<F>(place, accumulate ? load_first<F>(place, count) + square[r] : square[r], count);
+          store_first<F>(place, square[r], count);
         }
       }
+    }
+  }
+}
+
+/// The reverse: to[i, j] = from[j, i] for i < rows and j < columns; rows of `to` end in whole vectors.
+template <class F>
+void load_transposed(const F* from, std::int64_t from_row, std::int64_t rows, std::int64_t columns, F* to,
+                     std::int64_t to_row) {
+  constexpr int kN = kLanes<F>;
+  for (std::int64_t i = 0; i < rows; i += kN) {
+    const std::int64_t count = min_of(kN, rows - i);
+    for (std::int64_t j = 0; j < columns; j += kN) {
+      Vec<F> square[kN];
+      for (int r = 0; r < kN; ++r) {
+        const F* const place = from + (j + r) * from_row + i;
+        square[r] = j + r >= columns ? Vec<F>{} : count == kN ? load(place) : load_first<F>(place, count);
+      }
+      transpose_square<F>(square);
+      for (std::int64_t r = 0; r < count; ++r) store(to + (i + r) * to_row + j, square[r]);
     }
   }
 }

@@ -269,6 +269,12 @@ void MatmulKernels<Backend, T>::multiply(const GemmShape& s, const T* a, const T
   GemmScratch<T> own;
   Arena arena(scratch);
   own.lay_out(arena, s, most, rows, packed == nullptr);
+  // Sums go on where those of the depths before ended, transposed or not: the order of an element's sum is
+  // one.
+  const std::int64_t columns = task.column_end - task.column_begin;
+  T* const out_turned = s.transpose_c ? c + task.column_begin * s.ldc + task.row_begin : nullptr;
+  if (s.transpose_c && (accumulate || task.k_begin > 0))
+    load_transposed(out_turned, s.ldc, rows, columns, own.turned, own.turned_row);
   for (std::int64_t k = task.k_begin; k < task.k_end; k += most) {
     const std::int64_t depth = min_of(most, task.k_end - k);
     const TaskRows<T> left = rows_of_task(s, a, task, k, depth, own.left);
@@ -286,13 +292,11 @@ void MatmulKernels<Backend, T>::multiply(const GemmShape& s, const T* a, const T
                                    ? OutMatrix<T>{own.turned + (column - task.column_begin), own.turned_row}
                                    : OutMatrix<T>{c + task.row_begin * s.ldc + column, s.ldc};
       const FetchPlan<T> plan = packed_next(s, a, b, task, {k, depth, column}, packed == nullptr);
-      const bool continued = k > task.k_begin || (!s.transpose_c && (accumulate || k > 0));
-      multiply_panel(left, panel, depth, rows, count, continued, out, own.edge, plan);
+      multiply_panel(left, panel, depth, rows, count, /*accumulate=*/accumulate || k > 0, out, own.edge,
+                     plan);
     }
   }
-  if (!s.transpose_c) return;
-  store_transposed(own.turned, own.turned_row, rows, task.column_end - task.column_begin,
-                   accumulate || task.k_begin > 0, c + task.column_begin * s.ldc + task.row_begin, s.ldc);
+  if (s.transpose_c) store_transposed(own.turned, own.turned_row, rows, columns, out_turned, s.ldc);
 }
 
 template struct MatmulKernels<cpu::MOH_ISA, float>;

@@ -102,6 +102,19 @@ TEST_CASE("ops: matmul gives the same bits with any number of threads") {
   set_num_threads(threads);
 }
 
+TEST_CASE("ops: a row of a matrix multiplication has the same bits beside any number of rows") {
+  // Few rows and many go different ways: with their own packing, transposed, with all threads packing.
+  for (const std::int64_t k : {7, 300, 9000}) {
+    const Tensor a = normal({520, k}, 1).to(DType::kFloat32), b = normal({140, k}, 2).to(DType::kFloat32);
+    const Tensor all = matmul({a}, transposed(b), DType::kFloat32);
+    for (const std::int64_t rows : {1, 2, 7, 12, 13, 48, 49, 63, 64, 65, 70, 127, 128, 512, 513}) {
+      const Tensor some = matmul({a.slice(520 - rows, 520)}, transposed(b), DType::kFloat32);
+      INFO(rows << " rows, k = " << k);
+      CHECK(std::memcmp(some.raw(), all.slice(520 - rows, 520).raw(), some.bytes()) == 0);
+    }
+  }
+}
+
 TEST_CASE("ops: matmul reads and writes some columns of wider matrices") {
   for (DType dtype : {DType::kFloat32, DType::kFloat64, DType::kBFloat16}) {
     const Tensor a = normal({7, 20}, 1).to(dtype), b = normal({20, 30}, 2).to(dtype);
