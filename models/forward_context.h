@@ -17,6 +17,9 @@ struct ForwardContext {
   Generator* generator = nullptr;         ///< random numbers of dropout; required when training with it
   AttentionObserver* observer = nullptr;  ///< gets the tensors of each attention layer; may be null
   bool all_heads = false;  ///< skips the routers: every head is active with gate 1, as in the dense model
+  /// Chooses no kernel by the number of tokens: on a CPU, what is computed of a token has the same bits
+  /// beside any others.
+  bool equal_rows = false;
   /// Empty, or one per layer: [H], in the model's dtype, factors of the heads' outputs before the output
   /// projection. Must be leaves if the model recomputes layers. Undefined for a layer without scales.
   std::span<const Variable> head_scales = {};

@@ -271,7 +271,7 @@ HeadChoice HeadRouter::operator()(const Variable& x, const Variable& q, const Fo
   const Tensor to_compute = of_each_head(units_to_compute, now.unit_heads).reshape(per_token);
   const std::int64_t heads_each = all ? heads : now.unit_heads * (now.router.num_shared + now.router.top_k);
   HeadLists lists = lists_of(to_compute, kv_heads_, heads_each, now);
-  HeadLists of_heads = lists_of_heads(to_compute, lists, heads_each);
+  HeadLists of_heads = context.equal_rows ? HeadLists{} : lists_of_heads(to_compute, lists, heads_each);
   Variable gates = reshape(of_each_head(routing.gates, now.unit_heads), per_token);
   const Variable z_loss =
       options_.z_loss && logits.routed.defined() ? router_z_loss(logits.routed) : Variable();

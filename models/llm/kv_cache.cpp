@@ -4,19 +4,27 @@
 
 #include "core/error.h"
 #include "ops/attention/cache_append.h"
+#include "ops/attention/decode.h"
 
 namespace moh {
 
 namespace {
 
-/// Slots of a layer with a window beyond it: each time that they are used up, the last window moves to the
-/// front, so that a token costs the copies of eight others at most.
+/// Slots of a layer with a window beyond it: what it may have to keep since it drops whole multiples, and
+/// more: each time that they are used up, the last tokens move to the front, so that a token costs the copies
+/// of eight others at most.
 std::int64_t spare_slots(std::int64_t window) {
-  return std::max<std::int64_t>(64, window / 8);
+  const std::int64_t kept = window + kDecodePartKeys;
+  return kDecodePartKeys + std::max<std::int64_t>(64, kept / 8);
 }
 
 std::int64_t slots_for(std::int64_t capacity, std::int64_t window) {
   return window == 0 || window >= capacity ? capacity : std::min(capacity, window + spare_slots(window));
+}
+
+/// Those of `stored` tokens that stay when the first ones are dropped, at least `needed` of them.
+std::int64_t kept_of(std::int64_t stored, std::int64_t needed) {
+  return stored - (stored - std::min(stored, needed)) / kDecodePartKeys * kDecodePartKeys;
 }
 
 /// Copies slots [begin, end) of each head to the first of `to`, which may be the same tensor.
@@ -61,7 +69,7 @@ LayerCache::Keys LayerCache::append(const Tensor& new_k, const Tensor& new_v) {
                                    std::to_string(length_ + count)));
   }
   // The first of the new tokens sees a window less itself.
-  const std::int64_t needed = stored_ + count <= slots ? stored_ : std::min(stored_, window_ - 1);
+  const std::int64_t needed = stored_ + count <= slots ? stored_ : kept_of(stored_, window_ - 1);
   Keys keys{k_, v_, needed + count};
   if (keys.count > slots) {  // a long text at once
     keys.k = empty({k_.dim(0), k_.dim(1), keys.count, k_.dim(3)}, k_.dtype(), k_.device());
@@ -72,12 +80,13 @@ LayerCache::Keys LayerCache::append(const Tensor& new_k, const Tensor& new_v) {
     copy_slots(v_, stored_ - needed, stored_, keys.v);
   }
   append_to_cache(new_k, new_v, keys.k, keys.v, needed);
-  stored_ = std::min(keys.count, slots);
+  stored_ = keys.count > slots ? kept_of(keys.count, window_ - 1) : keys.count;
   if (keys.count > slots) {
-    copy_slots(keys.k, keys.count - slots, keys.count, k_);
-    copy_slots(keys.v, keys.count - slots, keys.count, v_);
+    copy_slots(keys.k, keys.count - stored_, keys.count, k_);
+    copy_slots(keys.v, keys.count - stored_, keys.count, v_);
   }
   length_ += count;
+  if (keeps_last_) last_ = {new_k, new_v};
   return keys;
 }
 
@@ -116,6 +125,10 @@ void LayerCache::begin_with(const LayerCache& one) {
 
 void KvCache::rewind(std::int64_t length) {
   for (LayerCache& layer : layers) layer.rewind(length);
+}
+
+void KvCache::keep_last(bool keeps) {
+  for (LayerCache& layer : layers) layer.keep_last(keeps);
 }
 
 void KvCache::begin_with(const KvCache& one) {

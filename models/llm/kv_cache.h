@@ -8,8 +8,15 @@
 
 namespace moh {
 
+/// Keys and values of T consecutive tokens in one layer, [B, T, G, d] each.
+struct KvRows {
+  Tensor k, v;
+};
+
 /// Keys and values of one layer for the tokens so far, of all KV heads: later tokens may select any head. A
-/// layer with a sliding window keeps those that a later token can see, and a few more.
+/// layer with a sliding window keeps those that a later token can see, and some more: it drops the first ones
+/// by multiples of kDecodePartKeys (ops/attention/decode.h), so that how its tokens were divided into passes
+/// changes no bit of what is computed of it.
 class LayerCache {
  public:
   /// The operands of attention_decode: the first `count` tokens of k and v [B, G, slots, d], each head
@@ -26,6 +33,12 @@ class LayerCache {
   /// Appends new_k and new_v [B, T, G, d] and returns the keys that these tokens see, theirs included. Throws
   /// ShapeError naming the capacity when they do not fit.
   Keys append(const Tensor& new_k, const Tensor& new_v);
+  /// Whether last() are from now on the rows that append() took last.
+  void keep_last(bool keeps) {
+    keeps_last_ = keeps;
+    if (!keeps) last_ = {};
+  }
+  const KvRows& last() const { return last_; }
 
   /// A copy with slots of its own.
   LayerCache clone() const;
@@ -52,6 +65,8 @@ class LayerCache {
   std::int64_t capacity_, window_;
   std::int64_t length_ = 0;
   std::int64_t stored_ = 0;  // of the tokens so far, the last, in slots 0 ... stored_ - 1
+  bool keeps_last_ = false;
+  KvRows last_;
 };
 
 /// The caches of all layers of one model.
@@ -62,6 +77,7 @@ struct KvCache {
   /// As those of LayerCache, for every layer.
   void rewind(std::int64_t length);
   void begin_with(const KvCache& one);
+  void keep_last(bool keeps);
   /// A copy with slots of its own: for texts that go on differently from here.
   KvCache clone() const;
 };

@@ -1,7 +1,10 @@
 #include "models/llm/llama.h"
 
+#include <algorithm>
 #include <cmath>
+#include <numeric>
 #include <string>
+#include <utility>
 
 #include "autograd/node.h"
 #include "core/error.h"
@@ -155,42 +158,63 @@ Tensor Llama::decode(const Tensor& tokens, KvCache& cache) const {
   return logits_at(hidden, last);
 }
 
-/// The row of the next token of each text.
-RopeTable Llama::next_rows(std::span<KvCache* const> caches) const {
+std::int64_t Llama::steady_positions() const {
+  const RopeScaling& scaling = config_.rope_scaling;
+  return scaling.kind == RopeScalingKind::kDynamic
+             ? std::min(config_.max_positions, scaling.original_positions)
+             : config_.max_positions;
+}
+
+/// The rows of the next tokens of each text.
+RopeTable Llama::next_rows(std::span<const std::int64_t> counts, std::span<KvCache* const> caches) const {
   RopeTable all;
+  std::int64_t begin = 0;
   for (std::size_t b = 0; b < caches.size(); ++b) {
-    const RopeTable row = rope_.rows(caches[b]->length(), 1);
+    const RopeTable rows = rope_.rows(caches[b]->length(), counts[b]);
+    if (caches.size() == 1) return rows;
     if (b == 0) {
-      const Shape shape{static_cast<std::int64_t>(caches.size()), row.cos.dim(1)};
-      all = {empty(shape, row.cos.dtype(), row.cos.device()),
-             empty(shape, row.sin.dtype(), row.sin.device())};
+      const Shape shape{std::accumulate(counts.begin(), counts.end(), std::int64_t{0}), rows.cos.dim(1)};
+      all = {empty(shape, rows.cos.dtype(), rows.cos.device()),
+             empty(shape, rows.sin.dtype(), rows.sin.device())};
     }
-    const auto place = static_cast<std::int64_t>(b);
-    all.cos.slice(place, place + 1).copy_from(row.cos);
-    all.sin.slice(place, place + 1).copy_from(row.sin);
+    all.cos.slice(begin, begin + counts[b]).copy_from(rows.cos);
+    all.sin.slice(begin, begin + counts[b]).copy_from(rows.sin);
+    begin += counts[b];
   }
   return all;
 }
 
-Tensor Llama::decode_each(const Tensor& tokens, std::span<KvCache* const> caches) const {
+Tensor Llama::decode_pieces(const Tensor& tokens, std::span<const std::int64_t> counts,
+                            std::span<KvCache* const> caches) const {
   const NoGrad no_grad;
   const MathModeScope mode(placement().math);
-  const auto texts = static_cast<std::int64_t>(caches.size());
-  if (texts < 1 || tokens.shape() != Shape{texts}) {
-    throw ShapeError(error_message("llama", "tokens", "one of each cache, [" + std::to_string(texts) + "]",
+  std::vector<PieceOfText> pieces;
+  std::int64_t total = 0;
+  for (const std::int64_t count : counts) pieces.push_back({std::exchange(total, total + count), count});
+  const bool all_have_some = std::ranges::all_of(counts, [](std::int64_t count) { return count > 0; });
+  if (counts.size() != caches.size() || caches.empty() || !all_have_some || tokens.shape() != Shape{total}) {
+    throw ShapeError(error_message("llama", "tokens",
+                                   "one or more of each of " + std::to_string(caches.size()) + " caches, [" +
+                                       std::to_string(total) + "]",
                                    to_string(tokens.shape())));
   }
-  for (const KvCache* cache : caches) require_length(cache->length() + 1, config_.max_positions);
-  const RopeTable table = next_rows(caches);
-  Variable x = embedding(model_.embed_tokens.weight, tokens.reshape({1, texts}).to(device()));
-  std::vector<LayerCache*> layer_caches(caches.size());
+  for (std::size_t b = 0; b < caches.size(); ++b)
+    require_length(caches[b]->length() + counts[b], config_.max_positions);
+  const RopeTable table = next_rows(counts, caches);
+  Variable x = embedding(model_.embed_tokens.weight, tokens.reshape({1, total}).to(device()));
   for (std::size_t i = 0; i < model_.layers.size(); ++i) {
-    for (std::size_t b = 0; b < caches.size(); ++b) layer_caches[b] = &caches[b]->layers[i];
-    x = model_.layers[i]->decode_each(x, table, layer_caches);
+    for (std::size_t b = 0; b < caches.size(); ++b) pieces[b].cache = &caches[b]->layers[i];
+    x = model_.layers[i]->decode_each(x, table, pieces);
   }
-  return logits_of(Variable(x.value().reshape({texts, config_.hidden})))
-      .value()
-      .to(accumulate_dtype(dtype()));
+  return x.value().reshape({total, config_.hidden});
+}
+
+Tensor Llama::decode_each(const Tensor& tokens, std::span<KvCache* const> caches) const {
+  const std::vector<std::int64_t> ones(caches.size(), 1);
+  const Tensor hidden = decode_pieces(tokens, ones, caches);
+  const NoGrad no_grad;
+  const MathModeScope mode(placement().math);
+  return logits_of(Variable(hidden)).value().to(accumulate_dtype(dtype()));
 }
 
 }  // namespace moh

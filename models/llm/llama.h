@@ -53,14 +53,23 @@ class Llama : public Model {
   Tensor decode_hidden(const Tensor& tokens, KvCache& cache) const;
   /// Logits [n, V] in float32 for the tokens that follow the rows [n], int64, of decode_hidden().
   Tensor logits_at(const Tensor& hidden, const Tensor& rows) const;
-  /// decode() of one token each of B texts that have a cache of batch 1 each, of any lengths: tokens [B] to
-  /// logits [B, V]. All texts share the matrix multiplications. On the CPU and for fewer than 128 texts, each
-  /// row has the bits that decode() of its text alone returns; else it equals it up to rounding.
+  /// decode_hidden() of pieces of B texts that have a cache of batch 1 each, of any lengths: tokens [N],
+  /// first counts[0] of text 0, then counts[1] of text 1, and so on, one of each or more, to [N, D]. All
+  /// texts share the matrix multiplications. On a CPU each row has the bits that decode_hidden() of its text
+  /// alone returns; else it equals it up to rounding. Throws ShapeError.
+  Tensor decode_pieces(const Tensor& tokens, std::span<const std::int64_t> counts,
+                       std::span<KvCache* const> caches) const;
+  /// decode() of one token of each text, in the same way: tokens [B] to logits [B, V].
   Tensor decode_each(const Tensor& tokens, std::span<KvCache* const> caches) const;
+  /// Tokens of which the keys and values are a function of a text's beginning, however long the text is: all
+  /// that fit, but with RopeScalingKind::kDynamic those up to which nothing is scaled. On a CPU their bits
+  /// are the same for every division into passes of kManyDecodeQueries tokens or more
+  /// (ops/attention/decode.h); else they are equal up to rounding.
+  std::int64_t steady_positions() const;
 
  private:
   Variable logits_of(const Variable& hidden) const;
-  RopeTable next_rows(std::span<KvCache* const> caches) const;
+  RopeTable next_rows(std::span<const std::int64_t> counts, std::span<KvCache* const> caches) const;
 
   struct Body : Module {
     Body(const LlamaConfig& config, Placement placement);

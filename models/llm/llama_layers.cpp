@@ -1,5 +1,7 @@
 #include "models/llm/llama_layers.h"
 
+#include <algorithm>
+
 #include "autograd/node.h"
 #include "core/parallel.h"
 #include "models/layers/attention_observer.h"
@@ -104,7 +106,7 @@ LayerOutput LlamaAttention::forward(const Variable& x, const RopeTable& table,
 
 Variable LlamaAttention::decode(const Variable& x, const RopeTable& table, LayerCache& cache) const {
   const NoGrad no_grad;
-  const Projections p = project(x, table, {});
+  const Projections p = project(x, table, {.equal_rows = true});
   const LayerCache::Keys keys = cache.append(p.k.value(), p.v.value());
   const Tensor out =
       attention_decode(p.q.value(), keys.k, keys.v, keys.count, p.choice ? p.choice->gates.value() : Tensor(),
@@ -112,39 +114,47 @@ Variable LlamaAttention::decode(const Variable& x, const RopeTable& table, Layer
   return from_heads(o_proj_, Variable(out), p.choice ? &*p.choice : nullptr);
 }
 
-Tensor LlamaAttention::decode_one(const Projections& p, std::int64_t b, LayerCache& cache) const {
-  const auto token = [b](const Variable& heads) {
-    return heads.value().select(0).slice(b, b + 1).reshape({1, 1, heads.dim(2), heads.dim(3)});
+Tensor LlamaAttention::decode_piece(const Projections& p, const PieceOfText& piece) const {
+  const std::int64_t end = piece.begin + piece.count;
+  const auto rows = [&](const Variable& heads) {
+    return heads.value()
+        .select(0)
+        .slice(piece.begin, end)
+        .reshape({1, piece.count, heads.dim(2), heads.dim(3)});
   };
-  const LayerCache::Keys keys = cache.append(token(p.k), token(p.v));
+  const LayerCache::Keys keys = piece.cache->append(rows(p.k), rows(p.v));
   Tensor gates;
   HeadLists lists;
   if (p.choice) {
-    const Shape per_token{1, 1, p.q.dim(2)};
-    gates = p.choice->gates.value().select(0).slice(b, b + 1).reshape(per_token);
-    lists = build_head_lists(p.choice->pairs.select(0).slice(b, b + 1).reshape(per_token), p.k.dim(2),
+    const Shape per_token{1, piece.count, p.q.dim(2)};
+    gates = p.choice->gates.value().select(0).slice(piece.begin, end).reshape(per_token);
+    lists = build_head_lists(p.choice->pairs.select(0).slice(piece.begin, end).reshape(per_token), p.k.dim(2),
                              p.choice->computed_heads);
   }
-  return attention_decode(token(p.q), keys.k, keys.v, keys.count, gates, lists, {.window = window_});
+  return attention_decode(rows(p.q), keys.k, keys.v, keys.count, gates, lists, {.window = window_});
 }
 
 Variable LlamaAttention::decode_each(const Variable& x, const RopeTable& table,
-                                     std::span<LayerCache* const> caches) const {
+                                     std::span<const PieceOfText> pieces) const {
   const NoGrad no_grad;
-  const Projections p = project(x, table, {});
+  const Projections p = project(x, table, {.equal_rows = true});
   const Tensor out = empty(p.q.shape(), x.dtype(), x.device());
-  const auto texts = static_cast<std::int64_t>(caches.size());
-  const auto decode_texts = [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t b = begin; b < end; ++b) {
-      const Tensor heads = decode_one(p, b, *caches[static_cast<std::size_t>(b)]);
-      out.select(0).slice(b, b + 1).copy_from(heads.select(0));
+  const auto decode_pieces = [&](std::span<const PieceOfText> some) {
+    for (const PieceOfText& piece : some) {
+      const Tensor heads = decode_piece(p, piece);
+      out.select(0).slice(piece.begin, piece.begin + piece.count).copy_from(heads.select(0));
     }
   };
-  // With as many texts as threads, each thread takes texts of its own; else threads share the keys of one.
-  if (x.device() == kCpu && texts >= num_threads()) {
-    parallel_for(texts, 1, decode_texts);
+  // With as many short pieces as threads, each thread takes pieces of its own; else threads share one.
+  constexpr std::int64_t kShort = 16;
+  const auto is_short = [](const PieceOfText& piece) { return piece.count <= kShort; };
+  const auto texts = static_cast<std::int64_t>(pieces.size());
+  if (x.device() == kCpu && texts >= num_threads() && std::ranges::all_of(pieces, is_short)) {
+    parallel_for(texts, 1, [&](std::int64_t begin, std::int64_t end) {
+      decode_pieces(pieces.subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(end - begin)));
+    });
   } else {
-    decode_texts(0, texts);
+    decode_pieces(pieces);
   }
   return from_heads(o_proj_, Variable(out), p.choice ? &*p.choice : nullptr);
 }
@@ -193,8 +203,8 @@ Variable LlamaLayer::decode(const Variable& x, const RopeTable& table, LayerCach
 }
 
 Variable LlamaLayer::decode_each(const Variable& x, const RopeTable& table,
-                                 std::span<LayerCache* const> caches) const {
-  return after_attention(x, self_attn_.decode_each(input_layernorm_(x), table, caches));
+                                 std::span<const PieceOfText> pieces) const {
+  return after_attention(x, self_attn_.decode_each(input_layernorm_(x), table, pieces));
 }
 
 Variable LlamaLayer::after_attention(const Variable& x, const Variable& attention) const {

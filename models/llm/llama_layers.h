@@ -15,6 +15,13 @@ namespace moh {
 
 /// Shapes: B sequences, T tokens, D hidden, H query heads, G KV heads, d head width.
 
+/// A piece of a text in a pass over pieces of several: tokens [begin, begin + count) of the pass, which
+/// continue those in the text's cache, of batch 1, and are appended to it.
+struct PieceOfText {
+  std::int64_t begin = 0, count = 0;
+  LayerCache* cache = nullptr;
+};
+
 /// Attention of a LLaMA layer, dense or Mixture-of-Head. Parameters as in Hugging Face checkpoints: `q_proj`,
 /// `k_proj`, `v_proj`, `o_proj`, with qk_norm `q_norm` and `k_norm`, and those of HeadRouter. A query-norm
 /// router looks at the queries as projected, with their bias, before q_norm: normalised ones have nearly one
@@ -28,9 +35,8 @@ class LlamaAttention : public Module {
   /// forward() without gradients, for tokens that continue those in `cache` and are appended to it, with the
   /// table's rows for them. Keys and values of all heads are stored; only those of selected heads are read.
   Variable decode(const Variable& x, const RopeTable& table, LayerCache& cache) const;
-  /// decode() for one token each of B texts with caches of their own (of batch 1): x [1, B, D], and a row of
-  /// the table for each.
-  Variable decode_each(const Variable& x, const RopeTable& table, std::span<LayerCache* const> caches) const;
+  /// decode() for pieces of several texts: x [1, N, D], and a row of the table for each of the N tokens.
+  Variable decode_each(const Variable& x, const RopeTable& table, std::span<const PieceOfText> pieces) const;
 
   /// Null in a dense layer.
   const HeadRouter* router() const { return router_ ? &*router_ : nullptr; }
@@ -43,8 +49,8 @@ class LlamaAttention : public Module {
   };
   Projections project(const Variable& x, const RopeTable& table, const ForwardContext& context) const;
 
-  /// The heads of text number b of decode_each, [1, 1, H, d].
-  Tensor decode_one(const Projections& p, std::int64_t b, LayerCache& cache) const;
+  /// The heads of a piece of decode_each, [1, count, H, d].
+  Tensor decode_piece(const Projections& p, const PieceOfText& piece) const;
 
   void show(const ForwardContext& context, const Variable& x, const Projections& p,
             const Variable& heads) const;
@@ -72,7 +78,7 @@ class LlamaLayer : public Module {
 
   LayerOutput forward(const Variable& x, const RopeTable& table, const ForwardContext& context) const;
   Variable decode(const Variable& x, const RopeTable& table, LayerCache& cache) const;
-  Variable decode_each(const Variable& x, const RopeTable& table, std::span<LayerCache* const> caches) const;
+  Variable decode_each(const Variable& x, const RopeTable& table, std::span<const PieceOfText> pieces) const;
 
   const HeadRouter* router() const { return self_attn_.router(); }
   HeadRouter* router() { return self_attn_.router(); }

@@ -14,11 +14,8 @@ namespace moh {
 namespace {
 
 constexpr auto kOp = "attention_decode";
-/// From this many query tokens on, packing keys and values pays off: a prompt uses the kernels of training.
-constexpr std::int64_t kManyQueries = 8;
-/// Keys per part: a multiple of the kernels' key block, and a constant, so that results do not depend on the
-/// number of threads.
-constexpr std::int64_t kPartKeys = 512;
+/// From this many query tokens on, a GPU uses the kernels of training.
+constexpr std::int64_t kManyOnGpu = 8;
 
 AttentionShape checked_shape(const Tensor& q, const Tensor& k, const Tensor& v, std::int64_t num_keys,
                              const AttentionOptions& options) {
@@ -45,7 +42,7 @@ AttentionShape checked_shape(const Tensor& q, const Tensor& k, const Tensor& v, 
 
 /// The parts that hold keys which some query sees: those of the first query's window and later ones.
 Range parts_of(const AttentionShape& shape) {
-  return {visible_keys(shape, 0, 0).begin / kPartKeys, num_chunks(shape.keys, kPartKeys)};
+  return {visible_keys(shape, 0, 0).begin / kDecodePartKeys, num_chunks(shape.keys, kDecodePartKeys)};
 }
 
 std::vector<KeyTask> part_tasks(const AttentionShape& shape, const RowLists& lists) {
@@ -54,8 +51,8 @@ std::vector<KeyTask> part_tasks(const AttentionShape& shape, const RowLists& lis
   for (std::int64_t l = 0; l < shape.batch * shape.kv_heads; ++l) {
     if (list_at(shape, lists, l).rows == 0) continue;
     for (std::int64_t part = parts.begin; part < parts.end; ++part) {
-      tasks.push_back(
-          {l, part * kPartKeys, std::min(shape.keys, (part + 1) * kPartKeys), part - parts.begin});
+      tasks.push_back({l, part * kDecodePartKeys, std::min(shape.keys, (part + 1) * kDecodePartKeys),
+                       part - parts.begin});
     }
   }
   return tasks;
@@ -106,12 +103,12 @@ Tensor attention_decode(const Tensor& q, const Tensor& k_cache, const Tensor& v_
                vv = view_of_cache<const T>(v_cache);
     if constexpr (std::is_same_v<Backend, Cuda>) {
       const AttentionForward<T> args{shape, rows, vq, vk, vv, gate_values, view_of<T>(out)};
-      if (shape.queries >= kManyQueries) {
+      if (shape.queries >= kManyOnGpu) {
         CudaAttention<T>::forward(args, pairs);
       } else {
         CudaAttention<T>::decode(args, pairs);
       }
-    } else if (shape.queries >= kManyQueries) {
+    } else if (shape.queries >= kManyDecodeQueries) {
       attention_forward<Backend>(AttentionForward<T>{shape, rows, vq, vk, vv, gate_values, view_of<T>(out)});
     } else {
       decode_in_parts<Backend>(AttentionDecode<T>{shape, rows, vq, vk, vv, gate_values, view_of<T>(out)});

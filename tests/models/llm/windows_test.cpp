@@ -93,22 +93,24 @@ TEST_CASE("windows: one that is as long as the sequence changes no bit, also of 
 }
 
 TEST_CASE("windows: decoding, in pieces of any length, equals the whole forward pass") {
+  constexpr std::int64_t kLong = 1300, kSlots = 9 + 512 + 65;  // slots of the window
   for (const RouterKind router : kRouters) {
-    const PerLayer window({9, 0});
-    const auto model = model_of(with_window(router, window));
-    const Tensor tokens = some_tokens(2, kTokens);
+    LlamaConfig config = with_window(router, PerLayer({9, 0}));
+    config.max_positions = kLong;
+    const auto model = model_of(config);
+    const Tensor tokens = some_tokens(2, kLong);
     const Tensor whole = model->forward(tokens).logits.value();
     // A token at a time, beyond the slots several times; more than the slots at once, first and later.
-    for (const std::vector<std::int64_t>& pieces : {std::vector<std::int64_t>(kTokens, 1),
-                                                    std::vector<std::int64_t>{kTokens},
-                                                    {100, 1, 1, 5, 43},
-                                                    {3, 90, 57},
-                                                    {70, 8, 72},
-                                                    {72, 1, 77},
-                                                    {75, 75}}) {
-      KvCache cache = model->make_cache(2, kTokens);
-      CHECK(cache.layers[0].k().dim(2) == 9 + 64);
-      CHECK(cache.layers[1].k().dim(2) == kTokens);
+    for (const std::vector<std::int64_t>& pieces : {std::vector<std::int64_t>(kLong, 1),
+                                                    std::vector<std::int64_t>{kLong},
+                                                    {800, 1, 1, 5, 493},
+                                                    {3, 790, 507},
+                                                    {kSlots - 2, 8, 708},
+                                                    {kSlots, 1, 713},
+                                                    {650, 650}}) {
+      KvCache cache = model->make_cache(2, kLong);
+      CHECK(cache.layers[0].k().dim(2) == kSlots);
+      CHECK(cache.layers[1].k().dim(2) == kLong);
       std::int64_t done = 0;
       for (const std::int64_t count : pieces) {
         const Tensor part = empty({2, count}, DType::kInt64);
@@ -118,11 +120,11 @@ TEST_CASE("windows: decoding, in pieces of any length, equals the whole forward 
         done += count;
         CHECK(cache.length() == done);
         for (std::int64_t i = 0; i < 2 * kVocab; ++i) {
-          const float expected = whole.data<float>()[(i / kVocab * kTokens + done - 1) * kVocab + i % kVocab];
+          const float expected = whole.data<float>()[(i / kVocab * kLong + done - 1) * kVocab + i % kVocab];
           CHECK(logits.data<float>()[i] == Approx(expected).margin(1e-5));
         }
       }
-      REQUIRE(done == kTokens);
+      REQUIRE(done == kLong);
       CHECK_THROWS_AS(model->decode(some_tokens(2, 1), cache), ShapeError);
     }
   }
@@ -159,10 +161,12 @@ TEST_CASE("windows: a cache that keeps everything can be rewound, also behind a 
 }
 
 TEST_CASE("windows: a cache refuses to be rewound to what it has not kept, or to begin twice") {
-  const auto model = model_of(with_window(RouterKind::kNone, 9));
-  KvCache cache = model->make_cache(1, 100), wide = model->make_cache(2, 100);
-  model->decode(some_tokens(1, 99), cache);
-  CHECK_THROWS_WITH(cache.rewind(5), Catch::Contains("5 with 73 tokens in the cache"));
+  LlamaConfig config = with_window(RouterKind::kNone, 9);
+  config.max_positions = 700;
+  const auto model = model_of(config);
+  KvCache cache = model->make_cache(1, 700), wide = model->make_cache(2, 100);
+  model->decode(some_tokens(1, 650), cache);
+  CHECK_THROWS_WITH(cache.rewind(5), Catch::Contains("5 with 138 tokens in the cache"));
   CHECK_THROWS_AS(wide.begin_with(cache), ShapeError);
   KvCache all = model->make_cache(1, 100, CacheReach::kAll);
   model->decode(some_tokens(1, 20), all);
