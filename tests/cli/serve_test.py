@@ -205,6 +205,26 @@ class Serve(support.MohTest):
         many = int(buckets[-1].split()[-1]) - int(buckets[0].split()[-1])  # steps with more than one text
         self.assertGreater(many, 0)
 
+    def test_prompts_that_begin_alike_are_computed_once(self):
+        beginning = support.text_of_words(80)[:300]
+        bodies = [{"prompt": beginning + end, "max_tokens": 1, "temperature": 0, "logprobs": 1, "echo": True}
+                  for end in ("the head", "the tail", "a router", "")]
+        answers, samples = [], []
+        for size in ("1MiB", "40kB", "0"):
+            server = self.serve("--prefix-cache", size)
+            answers.append([server.complete(**body)["choices"] for body in bodies])
+            samples.append(serve_support.serve_load.metrics(server.url))
+            together = server.complete(**{**bodies[0], "prompt": [body["prompt"] for body in bodies]})["choices"]
+            self.assertEqual([{**choice, "index": 0} for choice in together], [choice for (choice,) in answers[-1]])
+        self.assertEqual(answers[0], answers[2])
+        self.assertEqual(answers[1], answers[2])
+        tokens = sum(len(body["prompt"]) for body in bodies)
+        self.assertEqual([sample["moh_prompt_tokens_total"] + sample["moh_prefix_cache_hit_tokens_total"] for sample in samples], [tokens] * 3)
+        self.assertGreater(samples[0]["moh_prefix_cache_hit_tokens_total"], 3 * 280)
+        self.assertGreater(samples[0]["moh_prefix_cache_bytes"], 0)
+        self.assertLess(samples[1]["moh_prefix_cache_bytes"], 40000)
+        self.assertEqual(samples[2]["moh_prefix_cache_hit_tokens_total"] + samples[2]["moh_prefix_cache_bytes"], 0)
+
     # The rest.
 
     def test_tokenizer_endpoints(self):
@@ -259,7 +279,7 @@ class Serve(support.MohTest):
         self.assert_says(output, "--host and --port", "Address already in use")
         self.moh("serve", "--checkpoint", "nowhere", code=support.INPUT_ERROR)
         for options in (("--port", 70000), ("--max-batch", 0), ("--max-connections", 0), ("--max-body", 0),
-                        ("--max-batch", 2 ** 60), ("--cache-tokens", -1), ("--max-queue", 0),
+                        ("--max-batch", 2 ** 60), ("--prefix-cache", "much"), ("--prefix-cache", -1), ("--cache-tokens", -1), ("--max-queue", 0),
                         *((option, value) for option in ("--request-timeout", "--drain") for value in ("nan", "inf", -1))):
             self.moh("serve", "--checkpoint", "run", *options, code=support.CONFIG_ERROR)
 

@@ -4,8 +4,10 @@
 #include <string>
 #include <vector>
 
+#include "core/error.h"
 #include "core/parallel.h"
 #include "train/cli/commands.h"
+#include "train/log/format.h"
 #include "train/log/logging.h"
 #include "train/run/stop_signal.h"
 #include "train/serve/server.h"
@@ -19,14 +21,23 @@ struct ServeArgs : PlacementArgs {
   std::string checkpoint;
   ServeOptions options;
   std::optional<std::int64_t> max_body_mib;
+  std::string prefix_cache = "1GiB";
 };
+
+std::int64_t prefix_bytes_of(const std::string& text) {
+  if (text == "0") return 0;
+  if (const std::optional<std::int64_t> bytes = parse_bytes(text)) return *bytes;
+  throw ConfigError(
+      error_message("--prefix-cache", "", "a size such as 2GB or 500MiB, or 0 for none", "'" + text + "'"));
+}
 
 int serve(const ServeArgs& args, const Families& families) {
   StopSignal signal;
   set_num_threads(args.threads);
+  ServeOptions options = args.options;
+  options.engine.prefix_bytes = prefix_bytes_of(args.prefix_cache);
   const LoadedModel loaded = load_model(args.checkpoint, families, args.settings());
   const LanguageModel model = as_language_model(loaded, "serve");
-  ServeOptions options = args.options;
   options.http.limits.body_bytes = static_cast<std::size_t>(args.max_body_mib.value_or(0)) << 20;
   Server server(model, options);
   signal.defer();  // before the line that others wait for
@@ -63,6 +74,10 @@ void add_serve(const Commands& commands) {
   command.add_option(
       "--cache-tokens", options.engine.cache_tokens,
       "Tokens of the KV caches of all texts together; 0: --max-batch times the model's positions");
+  command.add_option(
+      "--prefix-cache", args.prefix_cache,
+      "Memory for what prompts began with, such as 500MiB: prompts that begin alike are computed "
+      "from where they differ; 0: none");
   command.add_option("--max-connections", options.http.max_connections,
                      "Open connections; further ones are answered with 503");
   command

@@ -2,8 +2,6 @@
 
 #include <algorithm>
 #include <new>
-#include <numeric>
-#include <span>
 #include <string>
 #include <utility>
 
@@ -29,6 +27,9 @@ EngineOptions checked(EngineOptions options, const LlamaConfig& model) {
   require("max_batch", options.max_batch, 1);
   require("max_queue", options.max_queue, 1);
   require("cache_tokens", options.cache_tokens, 0);
+  if (options.prefix_bytes < 0)
+    throw ValueError(
+        error_message("serve", "prefix_bytes", "0 or more", std::to_string(options.prefix_bytes)));
   if (options.cache_tokens == 0) options.cache_tokens = options.max_batch * model.max_positions;
   return options;
 }
@@ -37,13 +38,6 @@ std::int64_t texts_of(const std::vector<TextJob>& jobs) {
   std::int64_t texts = 0;
   for (const TextJob& job : jobs) texts += job.n;
   return texts;
-}
-
-/// Logits of rows [begin, end) of decode_hidden(), on the host.
-Tensor logits_of(const Llama& model, const Tensor& hidden, std::int64_t begin, std::int64_t end) {
-  Tensor rows = empty({end - begin}, DType::kInt64);
-  std::iota(rows.data<std::int64_t>(), rows.data<std::int64_t>() + rows.numel(), begin);
-  return model.logits_at(hidden, rows).to(kCpu);
 }
 
 /// Ends a completion with an error that is not the request's.
@@ -62,6 +56,7 @@ Engine::Engine(const Llama& model, const TextRules& rules, const EngineOptions& 
       rules_(rules),
       options_(checked(options, model.config())),
       metrics_(metrics),
+      prompts_(model, options_.prefix_bytes, metrics),
       thread_([this] {
         {
           const std::scoped_lock lock(mutex_);
@@ -145,7 +140,10 @@ std::shared_ptr<Completion> Engine::submit(std::vector<TextJob> jobs) {
     if (waiting_texts_ + texts > options_.max_queue)
       throw overloaded("the queue is full: " + std::to_string(waiting_texts_) + " texts wait, at most " +
                        std::to_string(options_.max_queue) + " may");
-    for (std::size_t job = 0; job < count; ++job) waiting_.push_back({completion, job, {}});
+    for (std::size_t job = 0; job < count; ++job) {
+      const TextJob& work = completion->jobs()[job];
+      waiting_.push_back({completion, job, {.job = &work, .capacity = cache_tokens_of(work)}});
+    }
     waiting_texts_ += texts;
     metrics_.queued_texts = waiting_texts_;
   }
@@ -218,74 +216,46 @@ void Engine::admit() {
   metrics_.running_texts = running_texts_;
 }
 
-/// At most one piece's tokens in a step, so that long prompts do not stop the texts that are being generated.
+/// One pass in a step, so that long prompts do not stop the texts that are being generated.
 void Engine::read_prompts() {
-  std::int64_t tokens = 0;
-  while (!reading_.empty() && tokens < kPromptPiece) {
-    Reading& reading = reading_.front();
-    const TextJob& job = reading.work();
-    bool read = true;
-    try {
-      if (reading.cache.layers.empty()) reading.cache = model_.make_cache(1, cache_tokens_of(job));
-      tokens += std::min(kPromptPiece, std::ssize(job.prompt) - reading.cache.length());
-      read = read_piece(reading);
-    } catch (const std::exception& error) {
-      fail(*reading.completion, error);
-      for (std::int64_t i = 0; i < job.n; ++i) forget(job);
+  if (reading_.empty()) return;
+  std::vector<PromptReading*> prompts;
+  for (Reading& reading : reading_) prompts.push_back(&reading.prompt);
+  prompts_.read(prompts);
+  for (Reading& reading : reading_) {
+    if (reading.prompt.failure) {
+      fail_prompt(reading);
+    } else if (reading.prompt.is_read()) {
+      begin_texts(reading);
+    } else {
+      continue;
     }
-    if (read) reading_.pop_front();
+    reading.done = true;
   }
+  std::erase_if(reading_, [](const Reading& reading) { return reading.done; });
 }
 
-/// Whether that was the last piece, and the prompt's texts have begun.
-bool Engine::read_piece(Reading& reading) {
-  const std::vector<TokenId>& prompt = reading.work().prompt;
-  const std::int64_t begin = reading.cache.length(), length = std::ssize(prompt);
-  const std::int64_t count = std::min(kPromptPiece, length - begin);
-  const auto ids =
-      std::span(prompt).subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(count));
-  const Tensor hidden = model_.decode_hidden(tensor_of<TokenId>({1, count}, ids), reading.cache);
-  metrics_.prompt_tokens += count;
-  if (reading.work().scores_prompt) score_prompt(reading, hidden, begin);
-  if (begin + count < length) return false;
-  begin_texts(reading, hidden);
-  return true;
-}
-
-/// Row i of `hidden` is that of token begin + i, and predicts the next.
-void Engine::score_prompt(Reading& reading, const Tensor& hidden, std::int64_t begin) {
-  constexpr std::int64_t kRows = 128;  // of logits that are in memory
-  const TextJob& job = reading.work();
-  if (begin == 0) reading.scores.push_back({.id = job.prompt.front(), .logprob = {}, .top = {}});
-  const std::int64_t predicted = std::min(hidden.dim(0), std::ssize(job.prompt) - 1 - begin);
-  for (std::int64_t first = 0; first < predicted; first += kRows) {
-    const std::int64_t rows = std::min(kRows, predicted - first);
-    const Tensor logits = logits_of(model_, hidden, first, first + rows);
-    const std::size_t before = reading.scores.size();
-    reading.scores.resize(before + static_cast<std::size_t>(rows));
-    parallel_for(rows, 1, [&](std::int64_t from, std::int64_t to) {
-      for (std::int64_t row = from; row < to; ++row) {
-        const TokenId id = job.prompt[static_cast<std::size_t>(begin + first + row + 1)];
-        reading.scores[before + static_cast<std::size_t>(row)] =
-            logprobs_of(logits.select(row).span<float>(), id, job.logprobs.value_or(0));
-      }
-    });
+void Engine::fail_prompt(const Reading& reading) {
+  try {
+    std::rethrow_exception(reading.prompt.failure);
+  } catch (const std::exception& error) {
+    fail(*reading.completion, error);
   }
+  for (std::int64_t i = 0; i < reading.work().n; ++i) forget(reading.work());
 }
 
-void Engine::begin_texts(Reading& reading, const Tensor& hidden) {
+void Engine::begin_texts(Reading& reading) {
   const TextJob& job = reading.work();
-  const Tensor logits =
-      job.max_tokens > 0 ? logits_of(model_, hidden, hidden.dim(0) - 1, hidden.dim(0)) : Tensor();
+  PromptReading& prompt = reading.prompt;
   for (std::int64_t number = 0; number < job.n; ++number) {
     bool running = true;
     try {
       GeneratedText text(reading.completion, reading.job, number, rules_);
       if (job.max_tokens == 0) {
-        text.end_with(reading.scores);
+        text.end_with(prompt.scores);
       } else {
         ++metrics_.generated_tokens;  // before the draw, which may be the answer's end
-        text.draw(logits.select(0).span<float>(), reading.scores);
+        text.draw(prompt.next.span<float>(), prompt.scores);
       }
       if (text.finished()) {
         running = false;
@@ -293,7 +263,7 @@ void Engine::begin_texts(Reading& reading, const Tensor& hidden) {
       }
       text.hand_over();
       if (running) {
-        KvCache cache = number + 1 == job.n ? std::move(reading.cache) : reading.cache.clone();
+        KvCache cache = number + 1 == job.n ? std::move(prompt.cache) : prompt.cache.clone();
         writing_.push_back(std::make_unique<Writing>(Writing{std::move(text), std::move(cache)}));
       }
     } catch (const std::exception& error) {

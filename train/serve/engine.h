@@ -11,6 +11,7 @@
 
 #include "models/llm/llama.h"
 #include "train/serve/generated_text.h"
+#include "train/serve/prompt_reader.h"
 #include "train/serve/server_metrics.h"
 #include "train/serve/work_queue.h"
 
@@ -21,17 +22,17 @@ struct EngineOptions {
   std::int64_t max_queue = 512;  ///< texts that may wait for that
   /// Tokens of the KV caches of all texts that are computed together; 0: as many as they can have.
   std::int64_t cache_tokens = 0;
+  /// Memory of what prompts begin with, for those that begin alike (PrefixCache); 0: none.
+  std::int64_t prefix_bytes = std::int64_t{1} << 30;
 };
 
 /// Runs a model for many requests at once, on a thread of its own: in each step every text that is being
 /// generated gets one token, in one batch (continuous batching, as in Orca: Yu et al., OSDI 2022), and
-/// prompts are read in pieces of kPromptPiece tokens between the steps. Prompts are cut at multiples of that
-/// and read apart, so a text is a function of its own job: on the CPU its bits do not depend on what is
-/// computed beside it (Llama::decode_each).
+/// prompts are read in pieces between the steps (PromptReader). A text is a function of its own job: on the
+/// CPU its bits do not depend on what is computed beside it or was before (Llama::decode_each,
+/// Llama::steady_positions).
 class Engine {
  public:
-  static constexpr std::int64_t kPromptPiece = 512;
-
   /// `model`, `rules` and `metrics` must outlive the engine. Throws ValueError for options out of range, and
   /// Error if the system refuses a thread.
   Engine(const Llama& model, const TextRules& rules, const EngineOptions& options, ServerMetrics& metrics);
@@ -55,8 +56,8 @@ class Engine {
   struct Reading {
     std::shared_ptr<Completion> completion;
     std::size_t job = 0;
-    KvCache cache;
-    std::vector<TokenLogprobs> scores = {};
+    PromptReading prompt;
+    bool done = false;  // its texts have begun, or it has failed
     const TextJob& work() const { return completion->jobs()[job]; }
   };
   struct Writing {
@@ -71,9 +72,8 @@ class Engine {
   void step();
   void admit();
   void read_prompts();
-  bool read_piece(Reading& reading);
-  void score_prompt(Reading& reading, const Tensor& hidden, std::int64_t begin);
-  void begin_texts(Reading& reading, const Tensor& hidden);
+  void fail_prompt(const Reading& reading);
+  void begin_texts(Reading& reading);
   void write_tokens();
   void hand_over();
   void drop_cancelled();
@@ -92,6 +92,7 @@ class Engine {
   bool closed_ = false, stopping_ = false;
 
   // Of the engine's thread.
+  PromptReader prompts_;
   std::deque<Reading> reading_;
   std::vector<std::unique_ptr<Writing>> writing_;
   std::int64_t running_texts_ = 0, used_cache_tokens_ = 0;

@@ -78,7 +78,13 @@ std::string ServerMetrics::text() const {
       text += "moh_requests_total{path=\"" + key.first + "\",status=\"" + std::to_string(key.second) +
               "\"} " + std::to_string(count) + "\n";
   }
-  text += sample("moh_prompt_tokens_total", "counter", "Tokens of prompts that were read.", prompt_tokens);
+  text +=
+      sample("moh_prompt_tokens_total", "counter", "Tokens of prompts that were computed.", prompt_tokens);
+  text += sample("moh_prefix_cache_hit_tokens_total", "counter",
+                 "Tokens of prompts that earlier ones began with, and were not computed.", prefix_hit_tokens);
+  text += sample("moh_prefix_cache_miss_tokens_total", "counter",
+                 "Tokens of prompts that the prefix cache did not have.", prefix_miss_tokens);
+  text += sample("moh_prefix_cache_bytes", "gauge", "Memory of the prefix cache.", prefix_bytes);
   text += sample("moh_generated_tokens_total", "counter", "Tokens that were generated.", generated_tokens);
   text += sample("moh_queued_texts", "gauge", "Texts that wait to be computed.", queued_texts);
   text += sample("moh_running_texts", "gauge", "Texts that are computed.", running_texts);

@@ -37,6 +37,9 @@ class ServerMetrics {
   void refused(int status);
 
   std::atomic<std::int64_t> prompt_tokens = 0, generated_tokens = 0;
+  /// Tokens of prompts whose beginnings may be shared that were held, or were not; and what is held of
+  /// prompts.
+  std::atomic<std::int64_t> prefix_hit_tokens = 0, prefix_miss_tokens = 0, prefix_bytes = 0;
   std::atomic<std::int64_t> queued_texts = 0, running_texts = 0;
   std::atomic<std::int64_t> connections = 0, refused_connections = 0;
   Histogram batch_size{{1, 2, 4, 8, 16, 32, 64, 128}};

@@ -6,71 +6,14 @@
 #include <string>
 #include <vector>
 
+#include "tests/train/serve/running_engine.h"
 #include "train/serve/request_error.h"
 #include "train/tasks/language/score/score_continuations.h"
 
 using namespace moh;
+using namespace moh::test;
 
 namespace {
-
-LlamaConfig small_model() {
-  return {.vocab_size = 256,
-          .layers = 2,
-          .hidden = 32,
-          .intermediate = 48,
-          .heads = 4,
-          .kv_heads = 2,
-          .max_positions = 600,
-          .moh = {.router = RouterKind::kLearned, .num_shared = 1, .top_k = 2}};
-}
-
-/// An engine with a model of random weights.
-struct Running {
-  explicit Running(const EngineOptions& options = {}) : engine(*model, rules, options, metrics) {}
-
-  static std::unique_ptr<Llama> made() {
-    auto model = std::make_unique<Llama>(small_model(), DType::kFloat32);
-    model->initialise(3);
-    return model;
-  }
-
-  std::unique_ptr<Llama> model = made();
-  ByteTokenizer tokenizer;
-  TokenText text{tokenizer};
-  TextRules rules{text, {}};
-  ServerMetrics metrics;
-  Engine engine;
-};
-
-TextJob job_of(std::size_t length, std::uint64_t seed, std::int64_t tokens = 10) {
-  TextJob job{.prompt = {}, .max_tokens = tokens, .pick = {}, .seed = seed, .stop = {}};
-  for (std::size_t i = 0; i < length; ++i)
-    job.prompt.push_back(static_cast<TokenId>(1 + (i * i + seed) % 255));
-  return job;
-}
-
-struct Text {
-  std::string text;
-  std::vector<float> logprobs;
-  std::int64_t tokens = 0;
-  std::optional<Finish> finish;
-};
-
-std::vector<Text> texts_of(Completion& completion, std::size_t count) {
-  std::vector<Text> texts(count);
-  while (!completion.done()) {
-    const std::optional<TextPiece> piece = completion.next(0.1);
-    if (!piece) continue;
-    Text& text = texts.at(piece->choice);
-    text.text += piece->text;
-    for (const TokenLogprobs& score : piece->scores) {
-      if (score.logprob) text.logprobs.push_back(*score.logprob);
-    }
-    text.tokens += piece->tokens;
-    if (piece->finish) text.finish = piece->finish;
-  }
-  return texts;
-}
 
 int status_of(Engine& engine, std::vector<TextJob> jobs) {
   try {

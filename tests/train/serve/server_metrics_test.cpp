@@ -18,6 +18,9 @@ TEST_CASE("serve: metrics have the form of Prometheus") {
   metrics.answered("/v1/completions", 400, 0.001);
   metrics.refused(413);
   metrics.generated_tokens += 7;
+  metrics.prefix_hit_tokens += 30;
+  metrics.prefix_miss_tokens += 4;
+  metrics.prefix_bytes = 1024;
   const std::string text = metrics.text();
   CHECK_THAT(text, Catch::Contains("# TYPE moh_requests_total counter\n"
                                    "moh_requests_total{path=\"/v1/completions\",status=\"200\"} 2\n"
@@ -25,4 +28,7 @@ TEST_CASE("serve: metrics have the form of Prometheus") {
                                    "moh_requests_total{path=\"unread\",status=\"413\"} 1\n"));
   CHECK_THAT(text, Catch::Contains("\nmoh_generated_tokens_total 7\n"));
   CHECK_THAT(text, Catch::Contains("\nmoh_request_seconds_count 3\n"));
+  CHECK_THAT(text, Catch::Contains("\nmoh_prefix_cache_hit_tokens_total 30\n"));
+  CHECK_THAT(text, Catch::Contains("\nmoh_prefix_cache_miss_tokens_total 4\n"));
+  CHECK_THAT(text, Catch::Contains("# TYPE moh_prefix_cache_bytes gauge\nmoh_prefix_cache_bytes 1024\n"));
 }
