@@ -42,7 +42,8 @@ std::int64_t texts_of(const std::vector<TextJob>& jobs) {
 
 /// Ends a completion with an error that is not the request's.
 void fail(Completion& completion, const std::exception& error) {
-  const bool no_memory = dynamic_cast<const std::bad_alloc*>(&error) != nullptr;
+  const bool no_memory = dynamic_cast<const std::bad_alloc*>(&error) != nullptr ||
+                         dynamic_cast<const MemoryError*>(&error) != nullptr;
   log_failure(error);
   completion.fail(no_memory ? 503 : 500,
                   no_memory ? "the server has too little memory; try again later" : error.what());
