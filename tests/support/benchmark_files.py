@@ -184,3 +184,21 @@ def published_files(name, questions=6, examples=40):
     if name == "wikitext":
         return {"wikitext2/wiki.test.raw": "\n".join(row["page"] for row in test)}
     return hub_files(name, questions, examples)
+
+
+def files_of(name, questions=6, examples=40):
+    """{path: contents} of a benchmark of scripts/lm_eval.py, with the fields that Hugging Face's data set has."""
+    if name == "truthfulqa":  # the mean of two others
+        return {}
+    base = name.rsplit("_mc", 1)[0].replace("gsm8k_cot", "gsm8k")
+    subject = SUBJECTS.get(name)
+    test, train = records(base, "test", questions), records(base, "train", examples)
+    asked = {"ceval": "val"}.get(name, "validation" if base in ("piqa", "winogrande", "truthfulqa", "hellaswag", "boolq", "nq") else "test")
+    if name == "mmlu":
+        test, train = ([{"question": row["question"], "choices": [row[letter] for letter in LETTERS], "answer": LETTERS.index(row["answer"])}
+                        for row in rows] for rows in (test, train))
+    if name == "cmmlu":
+        test, train = ([{key.capitalize(): value for key, value in row.items()} for row in rows] for rows in (test, train))
+        return {f"cmmlu/{part}/{subject}.csv": table(rows) for part, rows in (("test", test), ("dev", train))}
+    folder = f"{name}/{subject}" if subject else base
+    return {f"{folder}/{asked}.jsonl": json_lines(test), f"{folder}/{'dev' if subject else 'train'}.jsonl": json_lines(train)}
