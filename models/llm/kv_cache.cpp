@@ -90,50 +90,8 @@ LayerCache::Keys LayerCache::append(const Tensor& new_k, const Tensor& new_v) {
   return keys;
 }
 
-void LayerCache::rewind(std::int64_t length) {
-  if (length < 0 || length > length_ || stored_ < length_) {
-    throw ValueError(
-        error_message("kv cache", "length to rewind to",
-                      "0 to the " + std::to_string(length_) + " tokens so far, all of them in the cache",
-                      std::to_string(length) + " with " + std::to_string(stored_) + " tokens in the cache"));
-  }
-  length_ = stored_ = length;
-}
-
-void LayerCache::begin_with(const LayerCache& one) {
-  if (length_ > 0 || one.k_.dim(0) != 1 || one.stored_ < one.length_ || one.length_ > k_.dim(2)) {
-    throw ShapeError(error_message(
-        "kv cache", "first tokens",
-        "all tokens of one sequence for an empty cache of " + std::to_string(k_.dim(2)) + " slots",
-        std::to_string(one.length_) + " tokens of " + std::to_string(one.k_.dim(0)) +
-            " sequences for a cache with " + std::to_string(length_)));
-  }
-  for (std::int64_t b = 0; b < k_.dim(0); ++b) {
-    for (std::int64_t g = 0; g < k_.dim(1); ++g) {
-      k_.select(b)
-          .select(g)
-          .slice(0, one.length_)
-          .copy_from(one.k_.select(0).select(g).slice(0, one.length_));
-      v_.select(b)
-          .select(g)
-          .slice(0, one.length_)
-          .copy_from(one.v_.select(0).select(g).slice(0, one.length_));
-    }
-  }
-  length_ = stored_ = one.length_;
-}
-
-void KvCache::rewind(std::int64_t length) {
-  for (LayerCache& layer : layers) layer.rewind(length);
-}
-
 void KvCache::keep_last(bool keeps) {
   for (LayerCache& layer : layers) layer.keep_last(keeps);
-}
-
-void KvCache::begin_with(const KvCache& one) {
-  MOH_CHECK(layers.size() == one.layers.size(), "caches of one model");
-  for (std::size_t i = 0; i < layers.size(); ++i) layers[i].begin_with(one.layers[i]);
 }
 
 }  // namespace moh

@@ -48,12 +48,6 @@ class LayerCache {
   /// The slots, [B, G, slots, d].
   const Tensor& k() const { return k_; }
   const Tensor& v() const { return v_; }
-  /// Forgets the tokens from `length` on, so that others can follow the first ones. Throws ValueError above
-  /// the tokens so far, and where a window has dropped the first ones.
-  void rewind(std::int64_t length);
-  /// Takes over the tokens of another layer of one sequence, as the first ones of each sequence of this one,
-  /// which must be empty. Throws ShapeError.
-  void begin_with(const LayerCache& one);
   /// As if `length` tokens had been appended whose keys and values are what the slots hold (measurements).
   void set_length(std::int64_t length) {
     length_ = length;
@@ -74,16 +68,10 @@ struct KvCache {
   std::vector<LayerCache> layers;
 
   std::int64_t length() const { return layers.empty() ? 0 : layers.front().length(); }
-  /// As those of LayerCache, for every layer.
-  void rewind(std::int64_t length);
-  void begin_with(const KvCache& one);
+  /// That of LayerCache, for every layer.
   void keep_last(bool keeps);
   /// A copy with slots of its own: for texts that go on differently from here.
   KvCache clone() const;
 };
-
-/// The tokens that a cache keeps of a layer with a sliding window: those that later tokens see, or all, so
-/// that it can be rewound.
-enum class CacheReach { kWindow, kAll };
 
 }  // namespace moh

@@ -117,7 +117,7 @@ LlamaOutput Llama::forward(const Tensor& tokens, const ForwardContext& context) 
   return output;
 }
 
-KvCache Llama::make_cache(std::int64_t batch, std::int64_t capacity, CacheReach reach) const {
+KvCache Llama::make_cache(std::int64_t batch, std::int64_t capacity) const {
   if (capacity < 1 || capacity > config_.max_positions) {
     throw ValueError(error_message("llama", "cache capacity",
                                    "1 to max_positions (" + std::to_string(config_.max_positions) + ")",
@@ -125,8 +125,8 @@ KvCache Llama::make_cache(std::int64_t batch, std::int64_t capacity, CacheReach 
   }
   KvCache cache;
   for (std::int64_t i = 0; i < config_.layers; ++i) {
-    const std::int64_t window = reach == CacheReach::kAll ? 0 : config_.sliding_window.at(i);
-    cache.layers.emplace_back(batch, config_.kv_heads, capacity, config_.head_dim, window, dtype(), device());
+    cache.layers.emplace_back(batch, config_.kv_heads, capacity, config_.head_dim,
+                              config_.sliding_window.at(i), dtype(), device());
   }
   return cache;
 }

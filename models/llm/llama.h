@@ -42,8 +42,8 @@ class Llama : public Model {
   LlamaOutput forward(const Tensor& tokens, const ForwardContext& context = {}) const;
 
   /// An empty cache for B sequences of up to `capacity` tokens; a layer with a sliding window needs memory
-  /// for little more than the window, unless `reach` is kAll. Throws ValueError above max_positions.
-  KvCache make_cache(std::int64_t batch, std::int64_t capacity, CacheReach reach = CacheReach::kWindow) const;
+  /// for little more than the window. Throws ValueError above max_positions.
+  KvCache make_cache(std::int64_t batch, std::int64_t capacity) const;
   /// Returns logits [B, V] in float32 for the token that follows the last of tokens [B, T]. The tokens
   /// continue those in the cache, and are appended to it. The result equals that of forward() on all tokens,
   /// up to rounding.

@@ -29,7 +29,7 @@ def scratch(name, tokens, heads, average, config, params_m, settings=()):
 
 def asks(tasks):
     """The command that gives a trained model the benchmarks, whose files the user has."""
-    return (f"moh eval --checkpoint RUN tasks=[{tasks}] data=benchmarks",)
+    return (f"scripts/lm_eval.py --checkpoint RUN --tasks {tasks} --data benchmarks",)
 
 
 def continued(title, source, setting, rows, tasks):

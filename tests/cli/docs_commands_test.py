@@ -24,7 +24,7 @@ FENCE = re.compile(r"^( *)```(\w*)[^\n]*\n(.*?)^\1```$", re.MULTILINE | re.DOTAL
 INDENTED = re.compile(r"(?:^ {4,}.*\n?)+", re.MULTILINE)
 BEFORE = re.compile(r"^(?:[A-Z_]+=\S+ +|mpirun (?:-\S+ \S+ )*|torchrun (?:-\S+ \d+ |-\S+ )*)*(?=moh |scripts/)")
 # Commands that take a configuration and settings.
-ABBREVIATIONS = ("data", "tasks", "precision")  # which are no keys of a configuration, or of all its section
+ABBREVIATIONS = ("data", "precision")  # which are no keys of a configuration, or of all its section
 CONFIGURED = {("train",), ("plan",), ("config",), ("bench", "step"), ("bench", "sample")}
 
 

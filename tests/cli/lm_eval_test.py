@@ -1,5 +1,4 @@
-"""The client of lm-evaluation-harness, as it comes from PyPI, against moh serve: its scores are those of moh eval, and what the
-log-probabilities say."""
+"""The client of lm-evaluation-harness, as it comes from PyPI, against moh serve: its scores are what the log-probabilities say."""
 
 import json
 import math
@@ -24,7 +23,6 @@ import serve_support  # noqa: E402
 import support  # noqa: E402
 
 POSITIONS = 4096
-HARNESS = pathlib.Path(lm_eval.__file__).parent / "tasks"
 
 CHOICE_TASK = """\
 task: small_choice
@@ -60,30 +58,6 @@ doc_to_text: question
 doc_to_target: question
 generation_kwargs: {{until: [" of"], do_sample: false, temperature: 0.0, max_gen_toks: 40}}
 metric_list: [{{metric: exact_match}}]
-"""
-
-# The same as CHOICE_TASK for moh eval.
-CHOICE_BENCHMARK = """\
-name: small_choice
-about: Words.
-kind: multiple_choice
-data: {files: [choice.jsonl]}
-prompt:
-  text: "{{question}}"
-  choices: ["{{a}}", "{{b}}", "{{c}}", "{{d}}"]
-  answer: "{{label}}"
-metrics: [acc, acc_norm]
-score: acc
-"""
-
-# A task of the harness over a file that is here.
-LOCAL_TASK = """\
-include: {include}
-task: {task}
-dataset_path: {kind}
-dataset_name: null
-dataset_kwargs: {{data_files: {files}}}
-tag: null
 """
 
 
@@ -179,73 +153,6 @@ class LmEval(support.MohTest):
                 total += sum(choice["logprobs"]["token_logprobs"][1:-1])
         results = found["results"]["small_rolling"]
         self.assertAlmostEqual(results["bits_per_byte,none"], -total / len(data) / math.log(2), delta=1e-6)
-
-    def shared(self, *path):
-        """A file of the shared data."""
-        folder = os.environ.get("MOH_SHARED")
-        if not folder:
-            self.skipTest("MOH_SHARED is not set")
-        return pathlib.Path(folder, "data", *path)
-
-    def ours(self, *arguments):
-        """The benchmarks of a report of moh eval, and the samples of the questions."""
-        output = self.moh("eval", "--checkpoint", "run", *arguments, "--samples", "samples.jsonl", "--json")
-        samples = [json.loads(line) for line in (self.folder / "samples.jsonl").read_text().splitlines()]
-        return json.loads(output.splitlines()[-1])["benchmarks"], samples
-
-    def compare_choices(self, theirs, ours):
-        """Log-likelihoods of the answers, question by question."""
-        self.assertEqual(len(theirs), len(ours))
-        for their, our in zip(sorted(theirs, key=lambda sample: sample["doc_id"]), ours):
-            values = [float(value) for ((value, _),) in their["resps"]]
-            self.assertEqual(our["contexts"][0], their["arguments"][0][0])
-            self.assertEqual(len(values), len(our["log_likelihoods"]))
-            for value, expected in zip(values, our["log_likelihoods"]):
-                self.assertAlmostEqual(value, expected, delta=1e-6 * max(1, abs(expected)))
-
-    def test_small_benchmark_and_moh_eval_agree(self):
-        self.write_questions()
-        self.write_task("small_choice", CHOICE_TASK)
-        theirs = self.evaluate("small_choice", num_concurrent=2)
-        self.write("small_choice.yaml", CHOICE_BENCHMARK)
-        ours, samples = self.ours("tasks=[small_choice.yaml]", f"data={self.folder}")
-        self.compare_choices(theirs["samples"]["small_choice"], samples)
-        for metric in ("acc", "acc_norm"):
-            self.assertAlmostEqual(theirs["results"]["small_choice"][f"{metric},none"],
-                                   ours["small_choice"]["scores"][metric]["value"], delta=1e-6)
-
-    def test_cmmlu_and_moh_eval_agree(self):
-        files = {"test": str(self.shared("cmmlu", "jurisprudence.csv")), "dev": str(self.shared("cmmlu", "jurisprudence_dev.csv"))}
-        include = HARNESS / "cmmlu" / "cmmlu_jurisprudence.yaml"
-        text = LOCAL_TASK.format(include=include, task="local_cmmlu", kind="csv", files=json.dumps(files)) + "num_fewshot: 3\n"
-        self.write("tasks/local_cmmlu.yaml", text)
-        theirs = self.evaluate("local_cmmlu", num_concurrent=4, limit=25)
-        ours, samples = self.ours("tasks=[cmmlu:jurisprudence]", f"data={self.shared()}", "--limit", 25, "--shots", 3)
-        self.compare_choices(theirs["samples"]["local_cmmlu"], samples)
-        for metric in ("acc", "acc_norm"):
-            self.assertAlmostEqual(theirs["results"]["local_cmmlu"][f"{metric},none"], ours["cmmlu"]["scores"][metric]["value"],
-                                   delta=1e-6)
-
-    def test_wikitext_and_moh_eval_agree(self):
-        pages, lines = [], []
-        for line in self.shared("wikitext2", "test.txt").read_text().splitlines(keepends=True):
-            if line.startswith(" = ") and not line.startswith(" = ="):
-                pages.append("")
-                lines.append(0)
-            if pages and lines[-1] < 12:  # the beginnings of some pages
-                pages[-1] += line
-                lines[-1] += 1
-        file = self.write("data/wikitext/test.jsonl", "".join(json.dumps({"page": page}) + "\n" for page in pages[:4]))
-        include = HARNESS / "wikitext" / "wikitext.yaml"
-        self.write("tasks/local_wikitext.yaml", LOCAL_TASK.format(include=include, task="local_wikitext", kind="json",
-                                                                  files=json.dumps({"test": str(file)}))
-                   + "training_split: null\nvalidation_split: null\n")
-        # The client's windows have two tokens fewer than its max_length.
-        theirs = self.evaluate("local_wikitext", max_length=514, num_concurrent=4)["results"]["local_wikitext"]
-        ours, _ = self.ours("tasks=[wikitext]", f"data={self.folder}/data", "model.max_positions=512")
-        for metric in ("word_perplexity", "byte_perplexity", "bits_per_byte"):
-            expected = ours["wikitext"]["scores"][metric]["value"]
-            self.assertAlmostEqual(theirs[f"{metric},none"], expected, delta=1e-6 * expected)
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ import shutil
 import struct
 import unittest
 
+import serve_support
 import support
 
 
@@ -100,30 +101,23 @@ class TextFaults(support.MohTest):
         self.tokenizer(added_tokens_decoder={"500": {"content": "<|im_start|>", "special": True}})
         self.refused("a.txt", "x", "added_tokens_decoder.500: expected the id 700 for '<|im_start|>'", tokenizer="tok")
 
-    def test_a_text_is_scored_after_bos_token(self):
-        """As in lm-evaluation-harness, whose prefix_token_id is bos_token_id, else eos_token_id."""
+    def test_the_first_token_is_that_of_the_configuration(self):
+        """lm-evaluation-harness, which asks a server, scores a text after bos_token, else after eos_token."""
         self.write("text.txt", support.text_of_words(300))
         tokens = [added(700, "<|im_start|>"), added(701, "<|im_end|>")]
         self.train({"data.tokenizer": self.tokenizer(tokens=tokens, eos_token="<|im_end|>"), "train.steps": 2, "eval.every": 0})
         self.moh("convert", "--from", "run", "--to", "m", "--format", "hf")
-        self.write("p.jsonl", '{"text": "the head and the router"}\n')
-        self.write("p.yaml", 'name: p\nkind: perplexity\ndata: {files: [p.jsonl]}\nprompt: {text: "{{text}}"}\n'
-                   "metrics: [word_perplexity]\nscore: word_perplexity\n")
 
-        def score(**config):
+        def first_token(**config):
             self.write("m/tokenizer_config.json", json.dumps(config))
-            self.moh("eval", "--checkpoint", "m", "tasks=[p.yaml]", "data=.", "--samples", "s.jsonl")
-            return json.loads((self.folder / "s.jsonl").read_text())["log_likelihoods"]
+            return serve_support.Server(self, checkpoint="m").get("/tokenizer_info")
 
         begin, end = "<|im_start|>", "<|im_end|>"
-        self.assertEqual(score(bos_token=begin, eos_token=end), score(eos_token=begin))
-        self.assertNotEqual(score(bos_token=begin, eos_token=end), score(eos_token=end))
+        self.assertEqual(first_token(bos_token=begin, eos_token=end)["bos_token"], begin)
+        info = first_token(eos_token=begin)
+        self.assertEqual((info["bos_token"], info["eos_token"]), (None, begin))
         # A token that only this file names has no row in the embedding.
-        self.assertEqual(score(bos_token="<new>", eos_token=end), score(eos_token=end))
-        self.assertEqual(score(eos_token=end), score(pad_token="<pad>", eos_token=end))
-        self.write("p.jsonl", '{"text": "the head<pad>"}\n')
-        output = self.moh("eval", "--checkpoint", "m", "tasks=[p.yaml]", "data=.", code=support.INPUT_ERROR)
-        self.assert_says(output, "p.jsonl:1", "found 702 (<pad>)")
+        self.assertEqual(first_token(bos_token="<new>", eos_token=end)["bos_token"], None)
 
     def test_an_output_in_a_folder_that_does_not_exist(self):
         self.write("text.txt", "a b c")
@@ -151,12 +145,6 @@ class TextFaults(support.MohTest):
         self.write("text.txt", support.text_of_words(300))
         output = self.train({"train.epochs": 1}, code=support.CONFIG_ERROR)
         self.assert_says(output, "train.epochs: expected 0 with task: language_model, which counts steps, found 1; set train.steps")
-
-    def test_missing_files_of_a_benchmark(self):
-        self.train({"train.steps": 1, "eval.every": 0})
-        output = self.moh("eval", "--checkpoint", "run", "tasks=hellaswag", "data=.", code=support.INPUT_ERROR)
-        self.assert_says(output, "expected in this folder, found none of\n  hellaswag/hellaswag_val.jsonl or")
-        self.assertNotIn(", found none of them", output)
 
 
 if __name__ == "__main__":

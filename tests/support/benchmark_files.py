@@ -1,4 +1,4 @@
-"""Small made-up files of the benchmarks of configs/eval, in the layouts of their publishers and of Hugging Face."""
+"""Small made-up files of the benchmarks of scripts/lm_eval.py."""
 
 import csv
 import io
@@ -113,79 +113,6 @@ def json_lines(rows):
     return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
 
 
-def table(rows, header=True):
-    """Rows of maps as a CSV."""
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    if header:
-        writer.writerow(rows[0])
-    writer.writerows(row.values() for row in rows)
-    return out.getvalue()
-
-
-def hub_files(name, questions=6, examples=40):
-    """{path: contents} with the records as Hugging Face has them; of the exams the published CSV files."""
-    test, train = records(name, "test", questions), records(name, "train", examples)
-    subject = SUBJECTS.get(name)
-    if name == "mmlu":
-        return {f"mmlu/test/{subject}_test.csv": table(test, header=False), f"mmlu/dev/{subject}_dev.csv": table(train, header=False)}
-    if name == "ceval":
-        return {f"ceval/{part}/{subject}_{part}.csv": table([{"id": i, **row} for i, row in enumerate(rows)])
-                for part, rows in (("val", test), ("dev", train))}
-    if name == "cmmlu":
-        return {f"cmmlu/{part}/{subject}.csv": table([{"": i, **{key.capitalize(): value for key, value in row.items()}}
-                                                      for i, row in enumerate(rows)]) for part, rows in (("test", test), ("dev", train))}
-    held_out = "validation" if name in ("piqa", "winogrande", "truthfulqa", "hellaswag", "boolq", "nq") else "test"
-    files = {f"{name}/{held_out}.jsonl": json_lines(test)}
-    if name not in ("truthfulqa", "lambada", "wikitext"):
-        files[f"{name}/train.jsonl"] = json_lines(train)
-    return files
-
-
-def published_files(name, questions=6, examples=40):
-    """The same records in the files that the benchmark's authors publish."""
-    test, train = records(name, "test", questions), records(name, "train", examples)
-
-    def nested(row):
-        question = {"stem": row.get("question") or row["question_stem"],
-                    "choices": [{"text": t, "label": m} for t, m in zip(row["choices"]["text"], row["choices"]["label"])]}
-        return {"question": question, "answerKey": row["answerKey"]}
-
-    if name == "sciq":
-        return {"sciq/test.json": json.dumps(test), "sciq/train.json": json.dumps(train)}
-    if name == "piqa":
-        files = {}
-        for part, rows in (("valid", test), ("train", train)):
-            files[f"piqa/{part}-labels.lst"] = "".join(f"{row['label']}\n" for row in rows)
-            files[f"piqa/{part}.jsonl"] = json_lines({key: row[key] for key in ("goal", "sol1", "sol2")} for row in rows)
-        return files
-    if name == "winogrande":
-        return {"winogrande/dev.jsonl": json_lines(test), "winogrande/train_xl.jsonl": json_lines(train)}
-    if name == "openbookqa":
-        return {"openbookqa/test.jsonl": json_lines(map(nested, test)), "openbookqa/train.jsonl": json_lines(map(nested, train))}
-    if name.startswith("arc_"):
-        title = "ARC-" + name[4:].capitalize()
-        return {f"arc/{title}/{title}-Test.jsonl": json_lines(map(nested, test)),
-                f"arc/{title}/{title}-Train.jsonl": json_lines(map(nested, train))}
-    if name == "truthfulqa":
-        return {"truthfulqa/mc_task.json": json.dumps([
-            {"question": row["question"], **{key: dict(zip(row[key]["choices"], row[key]["labels"])) for key in ("mc1_targets", "mc2_targets")}}
-            for row in test])}
-    if name == "hellaswag":
-        return {f"hellaswag/hellaswag_{part}.jsonl": json_lines({**row, "label": int(row["label"])} for row in rows)
-                for part, rows in (("val", test), ("train", train))}
-    if name == "boolq":
-        return {f"boolq/{part}.jsonl": json_lines({**row, "label": row["label"] == 1} for row in rows)
-                for part, rows in (("val", test), ("train", train))}
-    if name == "lambada":
-        return {"lambada/lambada_test.jsonl": json_lines(test)}
-    if name == "nq":
-        return {"nq/NQ-open.dev.jsonl": json_lines(test), "nq/NQ-open.train.jsonl": json_lines(train)}
-    if name == "wikitext":
-        return {"wikitext2/wiki.test.raw": "\n".join(row["page"] for row in test)}
-    return hub_files(name, questions, examples)
-
-
 def files_of(name, questions=6, examples=40):
     """{path: contents} of a benchmark of scripts/lm_eval.py, with the fields that Hugging Face's data set has."""
     if name == "truthfulqa":  # the mean of two others
@@ -202,3 +129,12 @@ def files_of(name, questions=6, examples=40):
         return {f"cmmlu/{part}/{subject}.csv": table(rows) for part, rows in (("test", test), ("dev", train))}
     folder = f"{name}/{subject}" if subject else base
     return {f"{folder}/{asked}.jsonl": json_lines(test), f"{folder}/{'dev' if subject else 'train'}.jsonl": json_lines(train)}
+
+
+def table(rows):
+    """Rows of maps as a CSV."""
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(rows[0])
+    writer.writerows(row.values() for row in rows)
+    return out.getvalue()

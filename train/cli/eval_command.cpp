@@ -10,14 +10,12 @@
 
 #include "core/error.h"
 #include "train/cli/commands.h"
-#include "train/cli/eval_tasks.h"
 #include "train/cli/in_processes.h"
 #include "train/log/logging.h"
 #include "train/log/progress.h"
 #include "train/run/run_facts.h"
 #include "train/run/several_processes.h"
 #include "train/tasks/load_model.h"
-#include "train/tools/eval/benchmark_report.h"
 #include "train/tools/eval/evaluation_report.h"
 
 namespace moh::cli {
@@ -27,7 +25,6 @@ namespace {
 struct EvalArgs : CheckpointArgs {
   std::string config;
   bool json = false;
-  EvalTasksArgs tasks;
 };
 
 /// `data=PATH` is short for the settings with which all of PATH is evaluated.
@@ -81,46 +78,7 @@ int eval_in(const EvalArgs& args, const Families& families, Communicator& proces
 }
 
 int eval(const EvalArgs& args, const Families& families) {
-  if (args.tasks.list) {
-    list_benchmarks(std::cout);
-    return kDone;
-  }
-  if (asks_for_tasks(args.overrides)) {
-    return in_processes([&](Communicator& processes) {
-      if (!processes.alone())
-        throw ConfigError(error_message("eval tasks", "processes", "1", std::to_string(processes.size())));
-      return eval_tasks(args.checkpoint, args.overrides, args.tasks, args.json, families);
-    });
-  }
-  if (const std::string option = args.tasks.first_given(); !option.empty())
-    throw ConfigError(
-        error_message(option, "", "tasks=[...] beside it", "none", "it concerns benchmarks alone"));
   return in_processes([&](Communicator& processes) { return eval_in(args, families, processes); });
-}
-
-}  // namespace
-
-namespace {
-
-/// The options of benchmarks.
-void add_tasks(CLI::App& command, EvalTasksArgs& args) {
-  const char* const group = "Benchmarks (tasks=[...])";
-  command.add_option("--limit", args.limit, "The first N questions of each benchmark and subject alone")
-      ->group(group);
-  command
-      .add_option("--shots", args.shots, "Examples before each question, instead of a benchmark's own number")
-      ->group(group);
-  command.add_option("--seed", args.seed, "Seed for choosing the few-shot examples")->group(group);
-  command
-      .add_option("--new-tokens", args.new_tokens,
-                  "Tokens of a generated answer, at most, instead of a benchmark's own number")
-      ->group(group);
-  command.add_option("--batch-tokens", args.batch_tokens, "Tokens that are computed together")->group(group);
-  command.add_option("--samples", args.samples, "File for a JSON object of each question")
-      ->type_name("FILE")
-      ->group(group);
-  command.add_flag("--list-tasks", args.list, "Name the benchmarks, and the files that each needs")
-      ->group(group);
 }
 
 }  // namespace
@@ -133,25 +91,21 @@ void add_eval(const Commands& commands) {
   command.get_option("--checkpoint")->required(false);
   command.require_subcommand(0, 1);
   command.parse_complete_callback([&command = command, &args = args] {
-    if (args.checkpoint.empty() && !args.tasks.list && command.get_subcommands().empty())
+    if (args.checkpoint.empty() && command.get_subcommands().empty())
       throw CLI::RequiredError("--checkpoint");
   });
   add_eval_fid({command, commands.action});
   command.add_flag("--json", args.json, "Print one JSON object instead of a table, with all details");
-  add_tasks(command, args.tasks);
   command.footer(
       R"(Without data=PATH, evaluates the data that the run held out: all of it, unless the run or the command sets eval.max_tokens
 or eval.max_pictures; with data=PATH, all of it, unless the command sets one.
 Of a run with ema.evaluate the moving average of the weights is evaluated; ema.evaluate=false takes the weights.
-With tasks=[NAME,...] a language model answers benchmarks, whose files lie in the folder data=DIR. NAME is one of
---list-tasks, a part of it (cmmlu:anatomy) or the YAML file of a benchmark; docs/evaluation.md explains them.
+Benchmarks of language models, such as MMLU, are asked by scripts/lm_eval.py (docs/evaluation.md).
 
 Examples:
   moh eval --checkpoint runs/llm/quickstart
   moh eval --checkpoint runs/llm/quickstart/checkpoints/step_00000500 data=novel.txt eval.max_tokens=100000
-  moh eval --checkpoint runs/cifar10 data=cifar10/test --json > test.json
-  moh eval --checkpoint runs/llm/moh_llm_b_75 tasks=[paper_table_3] data=benchmarks
-  moh eval --checkpoint hf_folder tasks=[mmlu,gsm8k] data=benchmarks --limit 100 --samples answers.jsonl)");
+  moh eval --checkpoint runs/cifar10 data=cifar10/test --json > test.json)");
 }
 
 }  // namespace moh::cli

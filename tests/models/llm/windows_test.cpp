@@ -130,54 +130,6 @@ TEST_CASE("windows: decoding, in pieces of any length, equals the whole forward 
   }
 }
 
-TEST_CASE("windows: a cache that keeps everything can be rewound, also behind a window") {
-  for (const RouterKind router : kRouters) {
-    const auto model = model_of(with_window(router, PerLayer({9, 0})));
-    const Tensor first = some_tokens(1, 100), others = some_tokens(2, 31), again = some_tokens(1, 40);
-    KvCache one = model->make_cache(1, 100, CacheReach::kAll);
-    const Tensor hidden = model->decode_hidden(first, one);
-    CHECK(one.layers[0].k().dim(2) == 100);
-    KvCache two = model->make_cache(2, kTokens, CacheReach::kAll);
-    two.begin_with(one);
-    CHECK(two.length() == 100);
-    model->decode(others, two);  // and forget them
-    two.rewind(100);
-    const Tensor all = empty({1, 140}, DType::kInt64), pair = empty({2, 40}, DType::kInt64);
-    all.select(0).slice(0, 100).copy_from(first.select(0));
-    all.select(0).slice(100, 140).copy_from(again.select(0));
-    for (const std::int64_t b : {0, 1}) pair.select(b).copy_from(again.select(0));
-    const Tensor expected = model->forward(all).logits.value();
-    const Tensor rows = tensor_of<std::int64_t>({3}, {0, 39, 79});
-    const Tensor found = model->logits_at(model->decode_hidden(pair, two), rows);
-    const Tensor before = model->logits_at(hidden, tensor_of<std::int64_t>({1}, {99}));
-    for (std::int64_t v = 0; v < kVocab; ++v) {
-      const auto at = [&](std::int64_t t) { return expected.data<float>()[t * kVocab + v]; };
-      CHECK(before.data<float>()[v] == Approx(at(99)).margin(1e-5));
-      CHECK(found.data<float>()[v] == Approx(at(100)).margin(1e-5));
-      CHECK(found.data<float>()[kVocab + v] == Approx(at(139)).margin(1e-5));
-      CHECK(found.data<float>()[2 * kVocab + v] == found.data<float>()[kVocab + v]);
-    }
-  }
-}
-
-TEST_CASE("windows: a cache refuses to be rewound to what it has not kept, or to begin twice") {
-  LlamaConfig config = with_window(RouterKind::kNone, 9);
-  config.max_positions = 700;
-  const auto model = model_of(config);
-  KvCache cache = model->make_cache(1, 700), wide = model->make_cache(2, 100);
-  model->decode(some_tokens(1, 650), cache);
-  CHECK_THROWS_WITH(cache.rewind(5), Catch::Contains("5 with 138 tokens in the cache"));
-  CHECK_THROWS_AS(wide.begin_with(cache), ShapeError);
-  KvCache all = model->make_cache(1, 100, CacheReach::kAll);
-  model->decode(some_tokens(1, 20), all);
-  CHECK_THROWS_WITH(all.rewind(21), Catch::Contains("0 to the 20 tokens so far"));
-  wide = model->make_cache(2, 100, CacheReach::kAll);
-  wide.begin_with(all);
-  CHECK_THROWS_AS(wide.begin_with(all), ShapeError);  // not empty
-  CHECK_THROWS_AS(model->make_cache(1, 19, CacheReach::kAll).begin_with(all), ShapeError);
-  CHECK_THROWS_AS(model->make_cache(1, 100, CacheReach::kAll).begin_with(wide), ShapeError);  // two sequences
-}
-
 TEST_CASE("windows: a cache takes the tokens that it was made for") {
   const auto model = model_of(with_window(RouterKind::kNone, 9));
   KvCache cache = model->make_cache(1, 100);

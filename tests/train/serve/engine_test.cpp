@@ -8,7 +8,6 @@
 
 #include "tests/train/serve/running_engine.h"
 #include "train/serve/request_error.h"
-#include "train/tasks/language/score/score_continuations.h"
 
 using namespace moh;
 using namespace moh::test;
@@ -44,27 +43,6 @@ TEST_CASE("serve: a text is a function of its job, whatever runs beside it") {
     CHECK(together[i].logprobs == alone.logprobs);
     CHECK(alone.tokens == 10);
     CHECK(alone.logprobs.size() == 10 + (jobs[i].scores_prompt ? jobs[i].prompt.size() - 1 : 0));
-  }
-}
-
-TEST_CASE("serve: scores are those of moh eval tasks") {
-  Running running;
-  for (const std::size_t length : {5, 40, 300, 590}) {
-    TextJob job = job_of(length, length, 1);
-    job.scores_prompt = true;
-    job.logprobs = 1;
-    const std::size_t context = length / 2;
-    ScoreRequest request;
-    request.context.assign(job.prompt.begin(), job.prompt.begin() + static_cast<std::ptrdiff_t>(context));
-    request.continuation.assign(job.prompt.begin() + static_cast<std::ptrdiff_t>(context), job.prompt.end());
-    const ContinuationScore score = score_continuations(*running.model, {request})->at(0);
-    const Text served = texts_of(*running.engine.submit({job}), 1)[0];
-    double sum = 0;
-    for (std::size_t i = context; i < length; ++i) {
-      sum += static_cast<double>(served.logprobs.at(i - 1));
-      CHECK(served.logprobs.at(i - 1) == Approx(score.tokens.at(i - context).log_probability).margin(1e-6));
-    }
-    CHECK(sum == Approx(score.log_likelihood).epsilon(1e-6));
   }
 }
 
