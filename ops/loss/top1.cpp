@@ -29,4 +29,16 @@ Tensor top1_share(const Tensor& logits, const Tensor& targets) {
   return share;
 }
 
+Tensor top1(const Tensor& logits) {
+  const Variable x(logits);
+  Check("top1").floating("logits", x).rank("logits", x, 2);
+  Check("top1").require(logits.dim(1) > 0, "logits", "a class or more", to_string(logits.shape()));
+  const Rows rows = rows_of(x);
+  Tensor classes = empty({rows.count}, DType::kInt64, logits.device());
+  run_kernel("top1", logits, [&]<class Backend, class T>() {
+    Top1Kernels<Backend, T>::largest(logits.data<T>(), classes.data<std::int64_t>(), rows);
+  });
+  return classes;
+}
+
 }  // namespace moh

@@ -11,4 +11,8 @@ namespace moh {
 /// Throws ShapeError, DTypeError, DeviceError.
 Tensor top1_share(const Tensor& logits, const Tensor& targets);
 
+/// The class of the largest of each row of logits [N, V], V at least 1, as [N] int64 on their device; ties
+/// and NaN as above. Throws ShapeError, DTypeError.
+Tensor top1(const Tensor& logits);
+
 }  // namespace moh

@@ -23,6 +23,13 @@ template <class T>
 }  // namespace
 
 template <class Backend, class T>
+void Top1Kernels<Backend, T>::largest(const T* logits, std::int64_t* classes, Rows rows) {
+  parallel_for(rows.count, row_grain(rows.count, rows.width), [=](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i) classes[i] = largest_of(logits + i * rows.width, rows.width);
+  });
+}
+
+template <class Backend, class T>
 void Top1Kernels<Backend, T>::compare(const T* logits, const Acc<T>* targets, Acc<T>* hits, Rows rows) {
   parallel_for(rows.count, row_grain(rows.count, rows.width), [=](std::int64_t begin, std::int64_t end) {
     for (std::int64_t i = begin; i < end; ++i) {

@@ -272,9 +272,11 @@ void check_top1_on_device() {
       std::fill_n(logits.data<float>(), shape[1], std::numeric_limits<float>::quiet_NaN());
       const Tensor x = logits.to(dtype);
       const double expected = top1_share(x, targets).item();
+      const Tensor classes = top1(x);
       in_each_way([&](const std::string& way) {
         INFO(way << ", " << to_string(shape));
         CHECK(top1_share(x.to(gpu), targets.to(gpu)).to(kCpu).item() == expected);
+        CHECK(same_bits(top1(x.to(gpu)).to(kCpu), classes));
       });
     }
   }

@@ -50,3 +50,17 @@ TEST_CASE("ops: the share of rows whose largest logit is that of the largest tar
   CHECK_THROWS_AS(top1_share(normal({2, 3, 1}), normal({2, 3, 1})), ShapeError);
   CHECK_THROWS_AS(top1_share(normal({2, 3}), normal({2, 3}).to(DType::kFloat32)), DTypeError);
 }
+
+TEST_CASE("ops: the class of the largest logit of each row") {
+  for (const DType dtype : {DType::kFloat32, DType::kBFloat16, DType::kFloat64}) {
+    const Tensor classes = top1(tensor_of<double>({6, 4}, rows.logits).to(dtype));
+    const auto found = classes.span<std::int64_t>();
+    CHECK(std::vector<std::int64_t>(found.begin(), found.end()) ==
+          std::vector<std::int64_t>{1, 0, 1, 1, 0, 0});
+  }
+  CHECK(top1(empty({0, 3}, DType::kFloat32)).shape() == Shape{0});
+  CHECK_THROWS_WITH(top1(empty({2, 0}, DType::kFloat32)),
+                    Catch::Contains("top1: logits: expected a class or more, found [2, 0]"));
+  CHECK_THROWS_AS(top1(normal({2, 3, 1})), ShapeError);
+  CHECK_THROWS_AS(top1(zeros({2, 3}, DType::kInt64)), DTypeError);
+}
