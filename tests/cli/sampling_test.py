@@ -98,6 +98,14 @@ class Guidance(support.MohTest):
         self.assert_says(said, "moving average        100% of it are still the initial weights")
         self.assertNotIn("initial weights", self.train(*NOT_SHOWN, "ema.decay=0.998", "train.steps=3", "output.dir=warm"))
 
+    def test_an_average_that_began_without_a_warm_up_goes_on_so(self):
+        schedule = "schedule={warmup_steps: 1, decay_steps: 4}"
+        self.train(*NOT_SHOWN, "ema.warmup=false", "output.dir=whole", "train.steps=4", schedule)
+        self.train(*NOT_SHOWN, "ema.warmup=false", schedule)
+        said = self.train(*NOT_SHOWN, "--resume", "--allow-changes", "ema.warmup=true", "train.steps=4", schedule)
+        self.assert_says(said, "goes on without ema.warmup")
+        self.assertEqual((self.newest() / "ema.safetensors").read_bytes(), (self.newest("whole") / "ema.safetensors").read_bytes())
+
 
 class NotFinite(support.MohTest):
     def test_no_option_takes_nan_or_infinity(self):
