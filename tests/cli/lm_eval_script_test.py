@@ -48,14 +48,14 @@ class Script(support.MohTest):
         for name in BENCHMARKS:
             for path, contents in files_of(name, QUESTIONS).items():
                 self.write(f"data/{path}", contents)
-        self.train({"model.max_positions": 1024, "train.steps": 20, "optim.learning_rate": 0.01, "eval.every": 0, "checkpoint.every": 20})
+        self.train({"model.max_positions": 4096, "train.steps": 20, "optim.learning_rate": 0.01, "eval.every": 0, "checkpoint.every": 20})
 
-    def command(self, *arguments):
+    def words(self, *arguments):
         return [sys.executable, "-B", str(SCRIPT), "--checkpoint", "run", "--data", "data", "--moh", support.MOH, "--python", sys.executable,
                 *map(str, arguments)]
 
     def script(self, *arguments, code=0):
-        done = subprocess.run(self.command(*arguments), cwd=self.folder, capture_output=True, text=True, timeout=600, check=False)
+        done = subprocess.run(self.words(*arguments), cwd=self.folder, capture_output=True, text=True, timeout=600, check=False)
         self.assertEqual(done.returncode, code, done.stdout + done.stderr)
         return done.stdout if code == 0 else done.stderr
 
@@ -155,7 +155,7 @@ class Script(support.MohTest):
         # Long texts, so that it is not over before.
         self.write("data/piqa/validation.jsonl", "".join(json.dumps({"goal": "the head " * 40, "sol1": f"{i} " * 100, "sol2": "b", "label": 0}) + "\n"
                                                          for i in range(3000)))
-        process = subprocess.Popen(self.command("--tasks", "piqa"), cwd=self.folder, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        process = subprocess.Popen(self.words("--tasks", "piqa"), cwd=self.folder, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
         self.addCleanup(process.kill)
         said = []
         reader = threading.Thread(target=lambda: said.extend(process.stderr), daemon=True)
