@@ -90,6 +90,30 @@ LayerCache::Keys LayerCache::append(const Tensor& new_k, const Tensor& new_v) {
   return keys;
 }
 
+void LayerCache::rewind(std::int64_t length) {
+  if (length < 0 || length > length_ || !holds_all()) {
+    throw ValueError(
+        error_message("kv cache", "length to rewind to",
+                      "0 to the " + std::to_string(length_) + " tokens so far, all of them in the cache",
+                      std::to_string(length) + " with " + std::to_string(stored_) + " tokens in the cache"));
+  }
+  length_ = stored_ = length;
+}
+
+std::int64_t KvCache::bytes() const {
+  std::size_t bytes = 0;
+  for (const LayerCache& layer : layers) bytes += layer.k().bytes() + layer.v().bytes();
+  return static_cast<std::int64_t>(bytes);
+}
+
+bool KvCache::holds_all() const {
+  return std::ranges::all_of(layers, &LayerCache::holds_all);
+}
+
+void KvCache::rewind(std::int64_t length) {
+  for (LayerCache& layer : layers) layer.rewind(length);
+}
+
 void KvCache::keep_last(bool keeps) {
   for (LayerCache& layer : layers) layer.keep_last(keeps);
 }

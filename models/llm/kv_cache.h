@@ -43,8 +43,14 @@ class LayerCache {
   /// A copy with slots of its own.
   LayerCache clone() const;
 
-  /// Number of tokens so far.
+  /// Number of tokens so far, and of those that there is room for.
   std::int64_t length() const { return length_; }
+  std::int64_t capacity() const { return capacity_; }
+  /// Whether no token so far was dropped.
+  bool holds_all() const { return stored_ == length_; }
+  /// Forgets the tokens from `length` on, so that others can follow the first ones. Throws ValueError above
+  /// the tokens so far, and where the first ones were dropped.
+  void rewind(std::int64_t length);
   /// The slots, [B, G, slots, d].
   const Tensor& k() const { return k_; }
   const Tensor& v() const { return v_; }
@@ -68,7 +74,12 @@ struct KvCache {
   std::vector<LayerCache> layers;
 
   std::int64_t length() const { return layers.empty() ? 0 : layers.front().length(); }
-  /// That of LayerCache, for every layer.
+  std::int64_t capacity() const { return layers.empty() ? 0 : layers.front().capacity(); }
+  /// Memory of the slots.
+  std::int64_t bytes() const;
+  /// As those of LayerCache, for every layer.
+  bool holds_all() const;
+  void rewind(std::int64_t length);
   void keep_last(bool keeps);
   /// A copy with slots of its own: for texts that go on differently from here.
   KvCache clone() const;

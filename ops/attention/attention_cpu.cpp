@@ -175,6 +175,19 @@ Range keys_of_task(const AttentionShape& shape, const List& list, const RowTask&
           visible_keys(shape, list, task.end - 1).end};
 }
 
+/// The values of some keys as whole vectors, [keys, padded d]: in place, as in a KV cache, or packed.
+template <class T, class F>
+const F* values_of_task(const HeadView<const T>& v, const List& list, const Range& keys, std::int64_t d,
+                        F* packed) {
+  const std::int64_t padded = round_up_to_lanes<F>(d);
+  if constexpr (std::is_same_v<T, F>) {
+    if (d == padded && v.token_stride == d) return key_row(v, list, keys.begin);
+  }
+  for (std::int64_t key = keys.begin; key < keys.end; ++key)
+    gather_row<T>(key_row(v, list, key), F(1), packed + (key - keys.begin) * padded, d);
+  return packed;
+}
+
 // ---- backward ----
 
 template <class F>
@@ -431,16 +444,14 @@ void AttentionKernels<Backend, T>::forward(const AttentionForward<T>& args, cons
                        s.k_transposed + (key - keys.begin) * d, kKeyBlock);
   }
   const std::int64_t padded = round_up_to_lanes<F>(d);
-  for (std::int64_t key = keys.begin; key < keys.end; ++key) {
-    gather_row<T>(key_row(args.v, list, key), F(1), s.v + (key - keys.begin) * padded, d);
-  }
+  const F* const v = values_of_task<T, F>(args.v, list, keys, d, s.v);
   GapFiller<T> gaps(args.out, list, task.begin, d);
   for (std::int64_t begin = task.begin; begin < task.end; begin += row_block(d)) {
     begin_block(args, list, begin, min_of(row_block(d), task.end - begin), s.block);
     const Range seen{first_block(s.block.seen[0].begin), s.block.seen[s.block.rows - 1].end};
     for (std::int64_t key = seen.begin; key < seen.end; key += kKeyBlock) {
       const std::int64_t packed = key - keys.begin;
-      forward_step(s.block, s.k_transposed + packed * d, s.v + packed * padded, key, d);
+      forward_step(s.block, s.k_transposed + packed * d, v + packed * padded, key, d);
     }
     finish_block(args, list, begin, s.block, gaps);
   }

@@ -213,6 +213,7 @@ void Engine::admit() {
     reading_.push_back(std::move(waiting_.front()));
     waiting_.pop_front();
   }
+  prompts_.keep_spares(options_.cache_tokens - used_cache_tokens_);
   metrics_.queued_texts = waiting_texts_;
   metrics_.running_texts = running_texts_;
 }
@@ -263,9 +264,12 @@ void Engine::begin_texts(Reading& reading) {
         forget(job);
       }
       text.hand_over();
+      const bool last = number + 1 == job.n;
       if (running) {
-        KvCache cache = number + 1 == job.n ? std::move(prompt.cache) : prompt.cache.clone();
+        KvCache cache = last ? std::move(prompt.cache) : prompt.cache.clone();
         writing_.push_back(std::make_unique<Writing>(Writing{std::move(text), std::move(cache)}));
+      } else if (last) {
+        prompts_.give_back(job, std::move(prompt.cache));
       }
     } catch (const std::exception& error) {
       if (running) forget(job);
@@ -316,7 +320,11 @@ void Engine::hand_over() {
       fail(text.completion(), error);
     }
   }
-  std::erase_if(writing_, [](const std::unique_ptr<Writing>& writing) { return writing->text.finished(); });
+  std::erase_if(writing_, [&](const std::unique_ptr<Writing>& writing) {
+    if (!writing->text.finished()) return false;
+    prompts_.give_back(writing->text.job(), std::move(writing->cache));
+    return true;
+  });
 }
 
 /// One text of a job is no longer computed.

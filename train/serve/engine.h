@@ -22,7 +22,8 @@ struct EngineOptions {
   std::int64_t max_queue = 512;  ///< texts that may wait for that
   /// Tokens of the KV caches of all texts that are computed together; 0: as many as they can have.
   std::int64_t cache_tokens = 0;
-  /// Memory of what prompts begin with, for those that begin alike (PrefixCache); 0: none.
+  /// Memory of what prompts begin with, for those that begin alike (PrefixCache), and at most as much again
+  /// of caches that have it in place (SpareCaches); 0: none.
   std::int64_t prefix_bytes = std::int64_t{1} << 30;
 };
 

@@ -65,14 +65,15 @@ std::int64_t PrefixCache::begin_with(std::span<const TokenId> prompt, std::int64
   touch(path);
   const std::int64_t held = held_of(path, top);
   const std::int64_t taken = std::max<std::int64_t>(0, std::min(top ? held - 1 : held, most));
-  if (taken == 0) return 0;
-  std::int64_t left = taken, left_scores = top ? taken + 1 : 0;
-  for (const Step& step : path.steps) {
-    const std::int64_t rows = std::min(left, step.tokens), scored = std::min(left_scores, step.tokens);
-    if (rows > 0) step.node->page.append_to(cache, rows);
-    for (std::int64_t i = 0; i < scored; ++i) scores.push_back(step.node->page.score_of(i, *top));
-    left -= rows;
-    left_scores -= scored;
+  if (cache.length() > taken) cache.rewind(taken);
+  std::int64_t at = 0;
+  for (const auto& [node, tokens] : path.steps) {
+    const std::int64_t first = std::max<std::int64_t>(cache.length() - at, 0);
+    if (const std::int64_t end = std::min(taken - at, tokens); first < end)
+      node->page.append_to(cache, first, end);
+    const std::int64_t scored = top && taken > 0 ? std::min(taken + 1 - at, tokens) : 0;
+    for (std::int64_t i = 0; i < scored; ++i) scores.push_back(node->page.score_of(i, *top));
+    at += tokens;
   }
   return taken;
 }

@@ -37,9 +37,10 @@ class PrefixCache {
   /// The number of tokens that are held of a prompt's beginning; with `top`, of those with scores with so
   /// many alternatives.
   std::int64_t held(std::span<const TokenId> prompt, std::optional<std::int64_t> top) const;
-  /// Gives an empty cache of one text the keys and values of the first tokens of a prompt, `most` or fewer,
-  /// as many as are held. With `top`, as many as have scores with so many alternatives, and `scores` gets
-  /// those and that of the token after them. Returns the number of tokens.
+  /// Gives a cache of one text, which may have some of them, the keys and values of the first tokens of a
+  /// prompt, `most` or fewer, as many as are held; others are taken from it. With `top`, as many as have
+  /// scores with so many alternatives, and `scores` gets those and that of the token after them. Returns the
+  /// number of tokens.
   std::int64_t begin_with(std::span<const TokenId> prompt, std::int64_t most, std::optional<std::int64_t> top,
                           KvCache& cache, std::vector<TokenLogprobs>& scores);
   /// Holds tokens [begin, end) of a prompt, those that `computed` took last (KvCache::keep_last), unless the

@@ -16,13 +16,13 @@ PrefixPage::PrefixPage(std::span<const TokenId> tokens, const KvCache& computed,
   }
 }
 
-void PrefixPage::append_to(KvCache& cache, std::int64_t count) const {
-  MOH_CHECK(cache.layers.size() == layers_.size() && count <= std::ssize(tokens_), "a page of this model");
-  const auto first = [count](const Tensor& rows) {
-    return rows.slice(0, count).reshape({1, count, rows.dim(1), rows.dim(2)});
+void PrefixPage::append_to(KvCache& cache, std::int64_t begin, std::int64_t end) const {
+  MOH_CHECK(cache.layers.size() == layers_.size() && end <= std::ssize(tokens_), "a page of this model");
+  const auto some = [&](const Tensor& rows) {
+    return rows.slice(begin, end).reshape({1, end - begin, rows.dim(1), rows.dim(2)});
   };
   for (std::size_t i = 0; i < layers_.size(); ++i)
-    cache.layers[i].append(first(layers_[i].k), first(layers_[i].v));
+    cache.layers[i].append(some(layers_[i].k), some(layers_[i].v));
 }
 
 std::int64_t PrefixPage::scored(std::int64_t top) const {

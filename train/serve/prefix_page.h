@@ -20,8 +20,8 @@ class PrefixPage {
   PrefixPage(std::span<const TokenId> tokens, const KvCache& computed, std::int64_t begin);
 
   const std::vector<TokenId>& tokens() const { return tokens_; }
-  /// Appends the keys and values of the first `count` tokens to a cache of one text.
-  void append_to(KvCache& cache, std::int64_t count) const;
+  /// Appends the keys and values of tokens [begin, end) to a cache of one text.
+  void append_to(KvCache& cache, std::int64_t begin, std::int64_t end) const;
 
   /// Of how many tokens, the first ones, the scores are here with `top` alternatives or more.
   std::int64_t scored(std::int64_t top) const;

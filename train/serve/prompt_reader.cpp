@@ -36,7 +36,7 @@ void PromptReader::read(std::span<PromptReading* const> waiting) {
     return;
   }
   for (const Piece& piece : pieces) {
-    if (shares(*piece.reading) && !piece.reading->failure) keep(piece);
+    if (shares(*piece.reading->job) && !piece.reading->failure) keep(piece);
     if (piece.reading->is_read()) piece.reading->cache.keep_last(false);
   }
 }
@@ -58,7 +58,7 @@ std::vector<PromptReader::Piece> PromptReader::choose(std::span<PromptReading* c
       continue;
     }
     const std::int64_t begin = reading->cache.length(), left = reading->length() - begin;
-    const std::int64_t count = tokens_of_piece(left, is_steady(*reading) ? room : kPassTokens);
+    const std::int64_t count = tokens_of_piece(left, is_steady(*reading->job) ? room : kPassTokens);
     if (count == 0 || count > room) continue;
     pieces.push_back({reading, begin, count, row});
     row += count;
@@ -69,12 +69,12 @@ std::vector<PromptReader::Piece> PromptReader::choose(std::span<PromptReading* c
 /// Whether a prompt of the pass begins alike, so that it is worth while to read this one from behind that.
 bool PromptReader::waits_for(const PromptReading& reading, const std::vector<Piece>& pieces) {
   constexpr std::int64_t kWorthWhile = 16;  // tokens
-  if (!shares(reading)) return false;
+  if (!shares(*reading.job)) return false;
   const std::optional<std::int64_t> top = scored_top(*reading.job);
   std::optional<std::int64_t> held;
   return std::ranges::any_of(pieces, [&](const Piece& piece) {
     const PromptReading& other = *piece.reading;
-    if (!shares(other) || scored_top(*other.job) < top) return false;
+    if (!shares(*other.job) || scored_top(*other.job) < top) return false;
     const std::int64_t common = common_beginning(reading.job->prompt, other.job->prompt);
     if (common < kWorthWhile) return false;
     if (!held) held = prefixes_.held(reading.job->prompt, top);
@@ -83,13 +83,13 @@ bool PromptReader::waits_for(const PromptReading& reading, const std::vector<Pie
 }
 
 /// Whether what the prompt begins with may come from others, and be held for them.
-bool PromptReader::shares(const PromptReading& reading) const {
-  return prefixes_.on() && reading.length() >= kManyDecodeQueries && is_steady(reading);
+bool PromptReader::shares(const TextJob& job) const {
+  return prefixes_.on() && std::ssize(job.prompt) >= kManyDecodeQueries && is_steady(job);
 }
 
 void PromptReader::begin(PromptReading& reading) {
-  reading.cache = make_cache(reading.capacity);
-  if (!shares(reading)) return;
+  reading.cache = cache_for(reading);
+  if (!shares(*reading.job)) return;
   reading.cache.keep_last(true);
   const std::int64_t held = prefixes_.begin_with(reading.job->prompt, reading.length() - kManyDecodeQueries,
                                                  scored_top(*reading.job), reading.cache, reading.scores);
@@ -97,13 +97,30 @@ void PromptReader::begin(PromptReading& reading) {
   metrics_.prefix_miss_tokens += reading.length() - held;
 }
 
-/// A text that runs is worth more than what others may begin with.
-KvCache PromptReader::make_cache(std::int64_t tokens) {
+/// A cache with room for the reading, which may have some of its first tokens. A text that runs is worth more
+/// than what others may begin with.
+KvCache PromptReader::cache_for(const PromptReading& reading) {
+  constexpr std::int64_t kUnit = 64;  // so that prompts of about one length can have each other's caches
+  if (!shares(*reading.job)) return model_.make_cache(1, reading.capacity);
+  if (std::optional<KvCache> spare = spares_.take(reading.job->prompt, reading.capacity))
+    return *std::move(spare);
+  const std::int64_t tokens =
+      std::min((reading.capacity + kUnit - 1) / kUnit * kUnit, model_.config().max_positions);
   try {
     return model_.make_cache(1, tokens);
   } catch (const MemoryError&) {
+    spares_.shrink(0);
     prefixes_.clear();
     return model_.make_cache(1, tokens);
+  }
+}
+
+void PromptReader::give_back(const TextJob& job, KvCache cache) {
+  if (!shares(job)) return;
+  try {
+    spares_.keep(job.prompt, std::move(cache));
+  } catch (const std::bad_alloc&) {
+    // Then there is no spare one.
   }
 }
 

@@ -10,6 +10,7 @@
 #include "train/serve/completion.h"
 #include "train/serve/prefix_cache.h"
 #include "train/serve/server_metrics.h"
+#include "train/serve/spare_caches.h"
 
 namespace moh {
 
@@ -34,13 +35,18 @@ class PromptReader {
  public:
   static constexpr std::int64_t kPassTokens = 512;  ///< at most
 
-  /// Holds what prompts begin with in at most `prefix_bytes`. `model` and `metrics` must outlive the reader.
+  /// Holds what prompts begin with in at most `prefix_bytes`, and spare caches in as much again. `model` and
+  /// `metrics` must outlive the reader.
   PromptReader(const Llama& model, std::int64_t prefix_bytes, ServerMetrics& metrics)
-      : model_(model), metrics_(metrics), prefixes_(prefix_bytes, metrics) {}
+      : model_(model), metrics_(metrics), prefixes_(prefix_bytes, metrics), spares_(prefix_bytes) {}
 
   /// One pass over the next pieces of as many prompts as fit, the first ones first. One that begins as
   /// another of the pass waits until that is held. What concerns one prompt alone becomes its failure.
   void read(std::span<PromptReading* const> waiting);
+  /// Takes the cache of a job's text that is done, for prompts that begin as the job's.
+  void give_back(const TextJob& job, KvCache cache);
+  /// Keeps caches that were given back for `tokens` tokens at most.
+  void keep_spares(std::int64_t tokens) { spares_.shrink(tokens); }
 
  private:
   /// Tokens [begin, begin + count) of a prompt, rows [row, row + count) of a pass.
@@ -58,17 +64,18 @@ class PromptReader {
   std::vector<Piece> choose(std::span<PromptReading* const> waiting);
   bool waits_for(const PromptReading& reading, const std::vector<Piece>& pieces);
   void begin(PromptReading& reading);
-  KvCache make_cache(std::int64_t tokens);
+  KvCache cache_for(const PromptReading& reading);
   Tensor compute(const std::vector<Piece>& pieces) const;
   void predict(const std::vector<Piece>& pieces, const Tensor& hidden) const;
   void predict_some(std::span<const Prediction> predictions, const Tensor& hidden) const;
   void keep(const Piece& piece);
-  bool is_steady(const PromptReading& reading) const { return reading.length() <= model_.steady_positions(); }
-  bool shares(const PromptReading& reading) const;
+  bool is_steady(const TextJob& job) const { return std::ssize(job.prompt) <= model_.steady_positions(); }
+  bool shares(const TextJob& job) const;
 
   const Llama& model_;
   ServerMetrics& metrics_;
   PrefixCache prefixes_;
+  SpareCaches spares_;
 };
 
 }  // namespace moh

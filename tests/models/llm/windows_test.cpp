@@ -130,6 +130,28 @@ TEST_CASE("windows: decoding, in pieces of any length, equals the whole forward 
   }
 }
 
+TEST_CASE("windows: a cache that has all its tokens can be rewound, and goes on as if they had not been") {
+  for (const RouterKind router : kRouters) {
+    LlamaConfig config = with_window(router, PerLayer({9, 0}));
+    config.max_positions = 700;
+    const auto model = model_of(config);
+    KvCache cache = model->make_cache(1, 700), other = model->make_cache(1, 700);
+    CHECK(cache.capacity() == 700);
+    const Tensor first = some_tokens(1, 100), more = some_tokens(1, 50);
+    model->decode(first, cache);
+    model->decode(first, other);
+    model->decode(full({1, 30}, 3, DType::kInt64), cache);  // and forget them
+    cache.rewind(100);
+    CHECK(cache.length() == 100);
+    const Tensor again = model->decode(more, cache), expected = model->decode(more, other);
+    CHECK(std::memcmp(again.raw(), expected.raw(), expected.bytes()) == 0);
+    CHECK_THROWS_WITH(cache.rewind(151), Catch::Contains("0 to the 150 tokens so far"));
+    model->decode(some_tokens(1, 500), cache);
+    CHECK_FALSE(cache.holds_all());
+    CHECK_THROWS_WITH(cache.rewind(5), Catch::Contains("5 with 138 tokens in the cache"));
+  }
+}
+
 TEST_CASE("windows: a cache takes the tokens that it was made for") {
   const auto model = model_of(with_window(RouterKind::kNone, 9));
   KvCache cache = model->make_cache(1, 100);

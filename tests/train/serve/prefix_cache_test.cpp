@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "models/llm/llama.h"
+#include "train/serve/spare_caches.h"
 
 using namespace moh;
 
@@ -207,4 +208,54 @@ TEST_CASE("prefix cache: a piece whose beginning is no longer held is not kept")
   prefixes.model->decode_hidden(tensor_of<TokenId>({1, 200}, prompt), computed);
   prefixes.cache.add(prompt, 100, 200, computed, {}, {});
   CHECK(prefixes.metrics.prefix_bytes == 0);
+}
+
+TEST_CASE(
+    "prefix cache: what a cache has in place is not copied, and what others have left in it is forgotten") {
+  Prefixes prefixes;
+  const std::vector<TokenId> prompt = some_prompt(200, 1), other = changed(prompt, 120);
+  prefixes.add(prompt, 1);
+  KvCache expected = prefixes.model->make_cache(1, kPositions);
+  Scores none;
+  prefixes.cache.begin_with(other, kPositions, {}, expected, none);
+  for (const std::int64_t in_place : {0, 1, 64, 100, 120, 150}) {
+    KvCache cache = prefixes.model->make_cache(1, kPositions);
+    if (in_place > 0) prefixes.cache.begin_with(prompt, in_place, {}, cache, none);
+    Scores scores;
+    REQUIRE(prefixes.cache.begin_with(other, kPositions, 1, cache, scores) == 119);
+    CHECK(cache.length() == 119);
+    CHECK(scores.size() == 120);
+    const auto rows = [](const KvCache& of) { return of.layers[1].v().select(0).select(1).slice(0, 119); };
+    CHECK(std::memcmp(rows(cache).raw(), rows(expected).raw(), rows(cache).bytes()) == 0);
+  }
+}
+
+TEST_CASE("serve: a spare cache is that with the longest common beginning and room for the text") {
+  const auto model = small_model();
+  const auto cache_of = [&](std::int64_t capacity, std::int64_t length) {
+    KvCache cache = model->make_cache(1, capacity);
+    model->decode_hidden(tensor_of<TokenId>({1, length}, some_prompt(length, 1)), cache);
+    return cache;
+  };
+  const std::vector<TokenId> prompt = some_prompt(50, 1);
+  SpareCaches spares(200 * cache_of(1, 1).bytes());
+  CHECK_FALSE(spares.take(prompt, 1).has_value());
+  spares.keep(changed(prompt, 20), cache_of(100, 60));  // ten tokens of a text came after the prompt
+  spares.keep(changed(prompt, 30), cache_of(60, 50));
+  const std::optional<KvCache> wide = spares.take(prompt, 61);
+  REQUIRE(wide.has_value());
+  CHECK((wide->capacity() == 100 && wide->length() == 20));
+  CHECK_FALSE(spares.take(prompt, 61).has_value());
+  spares.keep(changed(prompt, 10), cache_of(100, 50));
+  spares.shrink(159);  // the one that was kept first goes
+  const std::optional<KvCache> left = spares.take(prompt, 1);
+  REQUIRE(left.has_value());
+  CHECK((left->capacity() == 100 && left->length() == 10));
+  spares.keep(prompt, cache_of(110, 50));
+  spares.keep(changed(prompt, 15), cache_of(100, 50));  // too much with the one before
+  CHECK_FALSE(spares.take(prompt, 101).has_value());
+  CHECK(spares.take(prompt, 1)->length() == 15);
+  spares.keep(prompt, cache_of(60, 50));
+  spares.shrink(0);
+  CHECK_FALSE(spares.take(prompt, 1).has_value());
 }
