@@ -157,10 +157,9 @@ TEST_CASE("config: init without what it needs is refused") {
              Catch::Contains("init.moh.calibration.batches: expected at least 1"));
   loader.load("init: {from: ckpt, moh: {router_start: zero, calibration: {batches: 0}}}\n" + model +
               "first}}\n");
-  CHECK_THAT(
-      loader.error("init: {from: ckpt}\n" + model + "frist}}\n"),
-      Catch::Contains("expected first, output_norm, loss_increase, learned, a list of heads, or a list of "
-                      "such lists, one per layer, found frist; did you mean first?"));
+  CHECK_THAT(loader.error("init: {from: ckpt}\n" + model + "frist}}\n"),
+             Catch::Contains("expected first, output_norm, loss_increase, a list of heads, or a list of such "
+                             "lists, one per layer, found frist; did you mean first?"));
   CHECK_THAT(loader.error("init: {from: ckpt}\n" + model + "[[0, 1], 2]}}\n"),
              Catch::Contains("shared_heads[0]"));
 }
