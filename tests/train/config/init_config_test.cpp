@@ -158,8 +158,8 @@ TEST_CASE("config: init without what it needs is refused") {
   loader.load("init: {from: ckpt, moh: {router_start: zero, calibration: {batches: 0}}}\n" + model +
               "first}}\n");
   CHECK_THAT(loader.error("init: {from: ckpt}\n" + model + "frist}}\n"),
-             Catch::Contains("expected first, output_norm, loss_increase, a list of heads, or a list of such "
-                             "lists, one per layer, found frist; did you mean first?"));
+             Catch::Contains("expected first, output_norm, loss_increase, a list of heads, or a list of "
+                             "such lists, one per layer, found frist; did you mean first?"));
   CHECK_THAT(loader.error("init: {from: ckpt}\n" + model + "[[0, 1], 2]}}\n"),
              Catch::Contains("shared_heads[0]"));
 }

@@ -132,7 +132,8 @@ TEST_CASE("run config: a key that has become a constant is passed over with that
       print_resolved(load_text("seed: 3\ninit: {moh: {router_spread: 0.1, calibration: {ridge: 1e-3}}}\n")) ==
       print_resolved(load_text("seed: 3\n")));
   CHECK_THAT(error_of("init: {moh: {router_spread: 0.2}}\n"), Catch::Contains("init.moh.router_spread"));
-  CHECK(print_resolved(load_text("data: {bin_dtype: none}\n")) == print_resolved(load_text("")));
+  CHECK(print_resolved(load_text("seed: 3\ndata: {bin_dtype: none}\n")) ==
+        print_resolved(load_text("seed: 3\n")));
   CHECK_THAT(error_of("data: {bin_dtype: uint16}\n"), Catch::Contains("data.bin_dtype"));
 }
 
