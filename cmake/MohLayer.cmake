@@ -24,6 +24,8 @@ function(moh_layer name)
     list(TRANSFORM arg_WITHOUT PREPEND ${name}/)
     list(REMOVE_ITEM folders ${arg_WITHOUT})
   endif()
+  # A link of an earlier configuration, where this folder was whole: links below it would be made in the source tree.
+  file(REMOVE_RECURSE ${root})
   foreach(folder IN LISTS folders)
     get_filename_component(parent ${root}/${folder} DIRECTORY)
     file(MAKE_DIRECTORY ${parent})

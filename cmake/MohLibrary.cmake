@@ -66,13 +66,13 @@ set(MOH_PUBLIC_HEADERS
   models/vision/transnext_config.h
   models/vision/vit.h
   models/vision/vit_config.h
-  train/formats/safetensors.h
-  train/formats/weight_file.h
-  train/optim/adamw.h
-  train/optim/adamw_options.h
-  train/optim/lr_schedule.h
-  train/optim/parameter_groups.h
-  train/optim/precision.h
+  train/base/formats/safetensors.h
+  train/base/formats/weight_file.h
+  train/trainer/optim/adamw.h
+  train/trainer/optim/adamw_options.h
+  train/trainer/optim/lr_schedule.h
+  train/trainer/optim/parameter_groups.h
+  train/trainer/optim/precision.h
   train/tokenizers/open_tokenizer.h
   train/tokenizers/token_id.h
   train/tokenizers/tokenizer.h)
@@ -99,9 +99,9 @@ set(MOH_HEADERS_BEHIND
   ops/loss/divisor.h
   ops/optim/adamw.h
   train/comm/communicator.h
-  train/io/input_file.h
-  train/optim/adamw_update.h
-  train/optim/parameter_shards.h)
+  train/base/io/input_file.h
+  train/trainer/optim/adamw_update.h
+  train/trainer/optim/parameter_shards.h)
 
 # moh_library_parts(PARTS LIBRARIES): the targets of the layers, of the rooms that hold public headers and of what these
 # depend on; and the libraries of others that they are linked with.

@@ -1,4 +1,4 @@
-#include "train/cli/cli.h"
+#include "train/apps/cli/cli.h"
 #include "train/families/families.h"
 
 int main(int argc, char** argv) {

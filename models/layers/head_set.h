@@ -2,6 +2,8 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
+#include <string_view>
 #include <vector>
 
 namespace moh {
@@ -10,9 +12,16 @@ namespace moh {
 enum class HeadRule {
   kFirst,         ///< the first heads
   kOutputNorm,    ///< largest mean output norm; this rule and the next are evaluated on calibration data
-                  ///< before the model is made, and replaced by lists (train/moh/init/shared_heads.h)
+                  ///< before the model is made, and replaced by lists (train/heads/init/shared_heads.h)
   kLossIncrease,  ///< largest increase of the loss when the head is removed
 };
+
+inline constexpr std::string_view kHeadRuleNames[] = {"first", "output_norm", "loss_increase"};
+
+/// The names of the rules in YAML, in the order of the enum.
+constexpr std::span<const std::string_view> names_of(HeadRule) {
+  return kHeadRuleNames;
+}
 
 /// A set of heads for each layer: by a rule, or listed, either once for every layer or layer by layer.
 struct HeadSet {

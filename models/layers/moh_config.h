@@ -45,7 +45,8 @@ struct MohConfig {
   /// top_k as a share of the routed heads of a layer, rounded, at least 1; 0: top_k says how many.
   double top_k_ratio = 0;
   /// Active heads, the shared ones included, that a user gave in place of top_k. Only while a configuration
-  /// is read, which derives top_k from them (train/config/active_heads.h); 0 in the configuration of a model.
+  /// is read, which derives top_k from them (train/trainer/config/active_heads.h); 0 in the configuration of
+  /// a model.
   PerLayer active;
   /// If not 0, it is learned which num_shared heads are shared, by masks (models/layers/shared_masks.h),
   /// until this share of the training is done.

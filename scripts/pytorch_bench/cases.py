@@ -252,7 +252,7 @@ def module_figures(shares):
 
 @dataclass(frozen=True)
 class Convolution:
-    """A convolution with bias of square images, as `moh bench ops` lists them (train/bench/op_cases.cpp). One of 3 channels
+    """A convolution with bias of square images, as `moh bench ops` lists them (train/apps/bench/op_cases.cpp). One of 3 channels
     reads the model's images, which need no gradient."""
 
     model: str

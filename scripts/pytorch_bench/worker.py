@@ -111,7 +111,7 @@ class CudaStopwatch:
 
 
 class HeadStart:
-    """Flushes L2 before each pass on a GPU as moh does (train/bench/pass_timer.h), by overwriting four times its size."""
+    """Flushes L2 before each pass on a GPU as moh does (train/base/measure/pass_timer.h), by overwriting four times its size."""
 
     def __init__(self, device):
         self.block = None

@@ -62,22 +62,22 @@ class SourceScan(unittest.TestCase):
     def test_the_scan_sees_what_it_looks_for(self):
         for path, text in (
             ("core/a.h", '#include "ops/norm/rms_norm.h"'),
-            ("autograd/a.cpp", '#include <vector>\n  #  include <train/io/printable.h>'),
+            ("autograd/a.cpp", '#include <vector>\n  #  include <train/base/io/printable.h>'),
             ("ops/norm/a.cpp", '#include "rms_norm.h"'),
             ("ops/norm/a.cpp", '#include "../models/module.h"'),
             ("models/a.h", "#include <yaml-cpp/yaml.h>"),
             ("ops/linalg/gemm.h", "#include <Eigen/Dense>"),
-            ("train/io/a.cpp", '#include "train/config/fields.h"'),
-            ("train/tasks/a.h", '#include "train/tasks/language/language_run.h"'),
-            ("train/moh/init/a.cpp", '#include "train/tasks/language/language_run.h"'),
-            ("train/run/a.h", '#include "train/cli/cli.h"'),
+            ("train/base/io/a.cpp", '#include "train/config/fields.h"'),
+            ("train/trainer/task/a.h", '#include "train/families/language/language_run.h"'),
+            ("train/heads/init/a.cpp", '#include "train/families/language/language_run.h"'),
+            ("train/trainer/run/a.h", '#include "train/apps/cli/cli.h"'),
         ):
             self.assertEqual(len(violations(path, text)), 1, (path, text))
         for path, text in (
             ("ops/norm/a.cpp", '#include "ops/norm/a.h"\n#include <vector>\n#include "core/tensor.h"'),
-            ("train/math/eigen.cpp", "#include <Eigen/Dense>"),
+            ("train/base/math/eigen.cpp", "#include <Eigen/Dense>"),
             ("train/config/a.cpp", '#include "core/tensor.h"\n#include <yaml-cpp/yaml.h>'),
-            ("train/tasks/language/a.h", '#include "train/tasks/task.h"'),
+            ("train/families/language/a.h", '#include "train/trainer/task/task.h"'),
         ):
             self.assertEqual(violations(path, text), [], (path, text))
 

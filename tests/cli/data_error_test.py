@@ -8,7 +8,7 @@ import support
 
 NOBODY = 65534
 
-# What stands before the ids in a token file that moh writes (train/tasks/language/data/token_file_writer.cpp).
+# What stands before the ids in a token file that moh writes (train/families/language/data/token_file_writer.cpp).
 HEADER_BYTES = 1024
 
 

@@ -25,7 +25,7 @@ import zlib
 MOH = os.environ.get("MOH_BINARY", "moh")
 TOKENIZERS = pathlib.Path(__file__).resolve().parents[1] / "train/tokenizers/data"
 
-# Exit codes of the program (train/cli/commands.h).
+# Exit codes of the program (train/apps/cli/commands.h).
 DONE, CONFIG_ERROR, INPUT_ERROR, NUMERIC_ABORT, STORAGE_ERROR, PREEMPTED = 0, 2, 3, 4, 5, 75
 
 # Long enough for a sanitizer build on a busy machine; a run that takes longer hangs.

@@ -15,7 +15,7 @@
 #include "tests/cuda_sim/training_run.h"
 #include "tests/cuda_sim/twin_gpus.h"
 #include "tests/ops/device_ways.h"
-#include "train/run/gradient_buckets.h"
+#include "train/trainer/run/gradient_buckets.h"
 
 using namespace moh;
 using namespace moh::test;

@@ -4,7 +4,7 @@
 
 #include "tests/models/layers/straight_through_checks.h"
 #include "tests/ops/device_ways.h"
-#include "tests/train/run/gate_training_checks.h"
+#include "tests/train/trainer/run/gate_training_checks.h"
 
 using namespace moh;
 using namespace moh::test;

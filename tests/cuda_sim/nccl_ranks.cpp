@@ -297,7 +297,7 @@ const std::map<std::string, std::function<void(const Rank&)>> kScenarios = {
     {"never_joins", never_joins},
 };
 
-/// As train/cli/in_processes.cpp.
+/// As train/apps/cli/in_processes.cpp.
 int end_of(const std::exception& error, int code, Communicator& processes) {
   processes.report_failure(code, error.what());
   std::printf("rank %d: %s\n", processes.rank(), error.what());

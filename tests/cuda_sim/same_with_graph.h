@@ -3,7 +3,7 @@
 #include <functional>
 
 #include "tests/support/language_runs.h"
-#include "train/tasks/family.h"
+#include "train/trainer/task/family.h"
 
 namespace moh::test {
 

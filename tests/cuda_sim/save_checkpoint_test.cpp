@@ -7,10 +7,10 @@
 #include "tests/cuda_sim/device_memory.h"
 #include "tests/cuda_sim/training_run.h"
 #include "tests/support/temporary_folder.h"
-#include "train/checkpoint/checkpoint.h"
-#include "train/formats/element_blocks.h"
-#include "train/io/file_ops.h"
-#include "train/run/trainer.h"
+#include "train/base/formats/element_blocks.h"
+#include "train/base/io/file_ops.h"
+#include "train/trainer/run/trainer.h"
+#include "train/weights/checkpoint/checkpoint.h"
 #include "train/weights/load_weights.h"
 
 using namespace moh;

@@ -5,9 +5,9 @@
 
 #include "tests/cuda_sim/stream.h"
 #include "tests/cuda_sim/training_run.h"
-#include "train/run/train_step.h"
-#include "train/tasks/language/data/token_source.h"
-#include "train/tasks/language/language_task.h"
+#include "train/families/language/data/token_source.h"
+#include "train/families/language/language_task.h"
+#include "train/trainer/run/train_step.h"
 
 using namespace moh;
 using namespace moh::test;

@@ -151,7 +151,7 @@ void run_rank(const Arguments& arguments, Device device, Communicator& processes
   std::printf("digest: %016llx\n", static_cast<unsigned long long>(digest));
 }
 
-/// As train/cli/in_processes.cpp.
+/// As train/apps/cli/in_processes.cpp.
 int end_of(const std::exception& error, int code, Communicator& processes) {
   processes.report_failure(code, error.what());
   std::printf("rank %d: %s\n", processes.rank(), error.what());

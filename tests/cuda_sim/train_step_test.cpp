@@ -8,8 +8,8 @@
 #include "tests/cuda_sim/same_with_graph.h"
 #include "tests/cuda_sim/stream.h"
 #include "tests/cuda_sim/training_run.h"
-#include "train/config/enum_names.h"
-#include "train/run/train_step.h"
+#include "train/trainer/config/enum_names.h"
+#include "train/trainer/run/train_step.h"
 
 using namespace moh;
 using namespace moh::test;

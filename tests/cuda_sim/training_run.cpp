@@ -1,8 +1,8 @@
 #include "tests/cuda_sim/training_run.h"
 
 #include "tests/cuda_sim/stream.h"
-#include "train/run/train_step.h"
-#include "train/tasks/load_model.h"
+#include "train/trainer/run/train_step.h"
+#include "train/trainer/task/load_model.h"
 
 namespace moh::test {
 

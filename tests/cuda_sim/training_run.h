@@ -6,7 +6,7 @@
 #include "tests/ops/device_ways.h"
 #include "tests/support/language_runs.h"
 #include "tests/support/same_bits.h"
-#include "train/run/train_step.h"
+#include "train/trainer/run/train_step.h"
 
 namespace moh::test {
 

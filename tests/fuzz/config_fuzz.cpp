@@ -2,8 +2,8 @@
 
 #include "core/error.h"
 #include "tests/fuzz/memory_file.h"
-#include "train/config/load_run_config.h"
-#include "train/tasks/language/language_run.h"
+#include "train/families/language/language_run.h"
+#include "train/trainer/config/load_run_config.h"
 
 /// A configuration; one that is accepted is printed, and must be accepted again.
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {

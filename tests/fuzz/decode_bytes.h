@@ -5,7 +5,7 @@
 #include <span>
 
 #include "core/error.h"
-#include "train/formats/pictures/decode_picture.h"
+#include "train/base/formats/pictures/decode_picture.h"
 
 namespace moh::test {
 

@@ -2,8 +2,8 @@
 
 #include "core/error.h"
 #include "tests/fuzz/memory_file.h"
-#include "train/tasks/language/data/document_reader.h"
-#include "train/tasks/language/data/record_text.h"
+#include "train/families/language/data/document_reader.h"
+#include "train/families/language/data/record_text.h"
 #include "train/tokenizers/open_tokenizer.h"
 
 namespace {

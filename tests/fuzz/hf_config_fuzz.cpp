@@ -1,6 +1,6 @@
 #include "core/error.h"
 #include "tests/fuzz/memory_file.h"
-#include "train/tasks/language/hf/hf_config.h"
+#include "train/families/language/hf/hf_config.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const moh::test::MemoryFile memory(data, size);

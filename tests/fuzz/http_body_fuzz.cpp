@@ -1,10 +1,10 @@
 #include <string_view>
 #include <vector>
 
-#include "train/serve/completion_json.h"
-#include "train/serve/request_error.h"
-#include "train/serve/requests.h"
-#include "train/serve/token_text.h"
+#include "train/apps/serve/completion_json.h"
+#include "train/apps/serve/request_error.h"
+#include "train/apps/serve/requests.h"
+#include "train/apps/serve/token_text.h"
 
 namespace {
 

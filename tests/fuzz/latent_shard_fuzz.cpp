@@ -3,7 +3,7 @@
 
 #include "core/error.h"
 #include "tests/fuzz/memory_file.h"
-#include "train/tasks/diffusion/latents/latent_shard.h"
+#include "train/families/diffusion/latents/latent_shard.h"
 
 namespace {
 

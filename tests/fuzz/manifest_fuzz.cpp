@@ -2,8 +2,8 @@
 
 #include "core/error.h"
 #include "tests/support/temporary_folder.h"
-#include "train/checkpoint/manifest.h"
-#include "train/io/checksum.h"
+#include "train/base/io/checksum.h"
+#include "train/weights/checkpoint/manifest.h"
 
 namespace {
 

@@ -2,7 +2,7 @@
 
 #include "core/error.h"
 #include "tests/fuzz/memory_file.h"
-#include "train/formats/numpy_file.h"
+#include "train/base/formats/numpy_file.h"
 
 /// Whatever the bytes are: what opens has its elements within the file.
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {

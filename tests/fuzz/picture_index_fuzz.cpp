@@ -1,6 +1,6 @@
 #include "core/error.h"
 #include "tests/fuzz/memory_file.h"
-#include "train/tasks/images/data/shard_index.h"
+#include "train/families/images/data/shard_index.h"
 
 /// The index of an archive of 1 MiB whose state is "state".
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {

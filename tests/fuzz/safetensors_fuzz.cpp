@@ -1,7 +1,7 @@
 #include "core/error.h"
 #include "tests/fuzz/memory_file.h"
-#include "train/formats/safetensors.h"
-#include "train/formats/stored_dtype.h"
+#include "train/base/formats/safetensors.h"
+#include "train/base/formats/stored_dtype.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const moh::test::MemoryFile memory(data, size);

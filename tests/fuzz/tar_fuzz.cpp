@@ -1,7 +1,7 @@
 #include "core/error.h"
 #include "tests/fuzz/memory_file.h"
-#include "train/formats/tar_file.h"
-#include "train/tasks/images/data/shard_index.h"
+#include "train/base/formats/tar_file.h"
+#include "train/families/images/data/shard_index.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   // The sums of headers are put right at every block, so that mutations of other fields are read.

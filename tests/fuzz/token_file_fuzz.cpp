@@ -3,7 +3,7 @@
 
 #include "core/error.h"
 #include "tests/fuzz/memory_file.h"
-#include "train/tasks/language/data/token_file.h"
+#include "train/families/language/data/token_file.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const moh::test::MemoryFile memory(data, size);

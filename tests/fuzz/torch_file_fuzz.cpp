@@ -5,9 +5,9 @@
 
 #include "core/error.h"
 #include "tests/fuzz/memory_file.h"
-#include "tests/train/formats/torch/torch_bytes.h"
-#include "train/formats/torch/torch_file.h"
-#include "train/formats/torch/torch_weights.h"
+#include "tests/train/base/formats/torch/torch_bytes.h"
+#include "train/base/formats/torch/torch_file.h"
+#include "train/base/formats/torch/torch_weights.h"
 
 namespace {
 

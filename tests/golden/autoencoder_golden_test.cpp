@@ -11,8 +11,8 @@
 #include "tests/support/message_of.h"
 #include "tests/support/same_bits.h"
 #include "tests/support/temporary_folder.h"
-#include "train/formats/safetensors.h"
-#include "train/tasks/diffusion/load_autoencoder.h"
+#include "train/base/formats/safetensors.h"
+#include "train/families/diffusion/load_autoencoder.h"
 
 using namespace moh;
 using namespace moh::test;

@@ -14,7 +14,7 @@
 #include "ops/elementwise/scale.h"
 #include "tests/golden/golden_kinds.h"
 #include "tests/golden/reference_choice.h"
-#include "train/formats/torch/torch_weights.h"
+#include "train/base/formats/torch/torch_weights.h"
 #include "train/weights/load_weights.h"
 
 using namespace moh;

@@ -13,9 +13,9 @@
 #include "core/random.h"
 #include "tests/support/message_of.h"
 #include "tests/support/temporary_folder.h"
-#include "train/formats/numpy_file.h"
-#include "train/math/neighbour_coverage.h"
-#include "train/tools/eval/picture_scores.h"
+#include "train/apps/eval/picture_scores.h"
+#include "train/base/formats/numpy_file.h"
+#include "train/base/math/neighbour_coverage.h"
 
 using namespace moh;
 

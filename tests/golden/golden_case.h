@@ -11,7 +11,7 @@
 
 #include "core/tensor.h"
 #include "models/module.h"
-#include "train/formats/safetensors.h"
+#include "train/base/formats/safetensors.h"
 
 namespace moh::test {
 

@@ -12,9 +12,9 @@
 #include "tests/golden/llama_golden.h"
 #include "tests/support/temporary_folder.h"
 #include "train/families/families.h"
-#include "train/tasks/language/hf/hf_export.h"
-#include "train/tasks/language/language_run.h"
-#include "train/tasks/model_source.h"
+#include "train/families/language/hf/hf_export.h"
+#include "train/families/language/language_run.h"
+#include "train/trainer/task/model_source.h"
 #include "train/weights/compare_weights.h"
 #include "train/weights/load_weights.h"
 

@@ -6,7 +6,7 @@
 #include "tests/golden/golden_kinds.h"
 #include "tests/golden/llama_golden.h"
 #include "tests/support/temporary_folder.h"
-#include "train/tasks/language/hf/hf_export.h"
+#include "train/families/language/hf/hf_export.h"
 
 using namespace moh;
 using namespace moh::test;

@@ -9,8 +9,8 @@
 #include "ops/optim/ema.h"
 #include "tests/golden/golden_kinds.h"
 #include "train/augment/mixing.h"
-#include "train/optim/adamw.h"
-#include "train/optim/lr_schedule.h"
+#include "train/trainer/optim/adamw.h"
+#include "train/trainer/optim/lr_schedule.h"
 
 using namespace moh;
 using namespace moh::test;

@@ -16,7 +16,7 @@
 #include "tests/golden/golden_kinds.h"
 #include "tests/golden/reference_choice.h"
 #include "tests/support/skip.h"
-#include "train/formats/torch/torch_weights.h"
+#include "train/base/formats/torch/torch_weights.h"
 #include "train/weights/load_weights.h"
 
 using namespace moh;

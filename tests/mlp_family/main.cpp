@@ -1,6 +1,6 @@
 #include "tests/mlp_family/mlp_family.h"
-#include "train/cli/cli.h"
-#include "train/tasks/language/language_family.h"
+#include "train/apps/cli/cli.h"
+#include "train/families/language/language_family.h"
 
 /// The program with one family more.
 int main(int argc, char** argv) {

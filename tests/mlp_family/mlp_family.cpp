@@ -8,7 +8,7 @@
 #include "ops/linalg/gelu_mlp.h"
 #include "ops/loss/cross_entropy.h"
 #include "train/config/problems.h"
-#include "train/tasks/data/place.h"
+#include "train/trainer/task/data/place.h"
 
 namespace moh::test {
 

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "train/tasks/family.h"
+#include "train/trainer/task/family.h"
 
 namespace moh::test {
 

@@ -2,9 +2,9 @@
 
 #include <vector>
 
-#include "train/config/load_run_config.h"
-#include "train/tasks/images/image_family.h"
-#include "train/tasks/images/image_run.h"
+#include "train/families/images/image_family.h"
+#include "train/families/images/image_run.h"
+#include "train/trainer/config/load_run_config.h"
 
 namespace moh {
 

@@ -1,8 +1,8 @@
 #pragma once
 
-#include "train/config/load_run_config.h"
-#include "train/tasks/language/language_family.h"
-#include "train/tasks/language/language_run.h"
+#include "train/families/language/language_family.h"
+#include "train/families/language/language_run.h"
+#include "train/trainer/config/load_run_config.h"
 
 namespace moh {
 

@@ -2,7 +2,7 @@
 
 #include <array>
 
-#include "train/formats/pictures/picture.h"
+#include "train/base/formats/pictures/picture.h"
 
 namespace moh {
 

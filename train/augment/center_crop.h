@@ -1,6 +1,6 @@
 #pragma once
 
-#include "train/formats/pictures/picture.h"
+#include "train/base/formats/pictures/picture.h"
 
 namespace moh {
 

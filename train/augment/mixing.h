@@ -4,7 +4,7 @@
 #include <span>
 
 #include "train/augment/draws.h"
-#include "train/formats/pictures/picture.h"
+#include "train/base/formats/pictures/picture.h"
 
 namespace moh {
 

@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "train/formats/pictures/picture.h"
+#include "train/base/formats/pictures/picture.h"
 
 namespace moh {
 

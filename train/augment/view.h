@@ -1,7 +1,7 @@
 #pragma once
 
 #include "train/augment/resize.h"
-#include "train/formats/pictures/picture.h"
+#include "train/base/formats/pictures/picture.h"
 
 namespace moh {
 

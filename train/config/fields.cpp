@@ -4,7 +4,6 @@
 #include <cmath>
 #include <utility>
 
-#include "train/config/enum_names.h"
 #include "train/config/number_text.h"
 
 namespace moh::config {

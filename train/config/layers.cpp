@@ -9,8 +9,8 @@
 #include <span>
 
 #include "core/error.h"
+#include "train/base/io/printable.h"
 #include "train/config/yaml_document.h"
-#include "train/io/printable.h"
 
 namespace moh::config {
 

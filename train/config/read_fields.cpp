@@ -8,7 +8,6 @@
 #include <variant>
 
 #include "core/error.h"
-#include "train/config/enum_names.h"
 #include "train/config/number_text.h"
 #include "train/config/suggest.h"
 

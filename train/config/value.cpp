@@ -4,7 +4,7 @@
 #include <optional>
 #include <span>
 
-#include "train/io/printable.h"
+#include "train/base/io/printable.h"
 
 namespace moh::config {
 

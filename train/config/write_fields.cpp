@@ -3,9 +3,8 @@
 #include <algorithm>
 #include <numeric>
 
-#include "train/config/enum_names.h"
+#include "train/base/io/printable.h"
 #include "train/config/number_text.h"
-#include "train/io/printable.h"
 
 namespace moh::config {
 
@@ -87,7 +86,8 @@ struct ValueYaml {
   }
   std::string operator()(const HeadSet* heads) const {
     if (!heads->each.empty()) return list_yaml(heads->each, integers_yaml);
-    return heads->listed() ? integers_yaml(heads->every) : std::string(name_of(heads->rule));
+    return heads->listed() ? integers_yaml(heads->every)
+                           : std::string(names_of(heads->rule)[static_cast<std::size_t>(heads->rule)]);
   }
   std::string operator()(const std::optional<double>* value) const {
     return *value ? number_text(**value) : "";

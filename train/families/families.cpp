@@ -1,8 +1,8 @@
 #include "train/families/families.h"
 
-#include "train/tasks/diffusion/diffusion_family.h"
-#include "train/tasks/images/image_family.h"
-#include "train/tasks/language/language_family.h"
+#include "train/families/diffusion/diffusion_family.h"
+#include "train/families/images/image_family.h"
+#include "train/families/language/language_family.h"
 
 namespace moh {
 

@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "core/error.h"
-#include "train/io/printable.h"
+#include "train/base/io/printable.h"
 
 namespace moh {
 

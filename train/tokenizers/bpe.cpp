@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "core/error.h"
-#include "train/io/printable.h"
+#include "train/base/io/printable.h"
 
 namespace moh {
 

@@ -3,7 +3,7 @@
 #include <array>
 #include <cstdint>
 
-#include "train/io/printable.h"
+#include "train/base/io/printable.h"
 
 namespace moh {
 

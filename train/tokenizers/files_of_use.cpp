@@ -5,8 +5,8 @@
 #include <nlohmann/json.hpp>
 
 #include "core/error.h"
-#include "train/io/input_file.h"
-#include "train/io/printable.h"
+#include "train/base/io/input_file.h"
+#include "train/base/io/printable.h"
 
 namespace moh {
 

@@ -7,8 +7,8 @@
 #include <utility>
 
 #include "core/error.h"
-#include "train/io/input_file.h"
-#include "train/io/printable.h"
+#include "train/base/io/input_file.h"
+#include "train/base/io/printable.h"
 
 namespace moh {
 

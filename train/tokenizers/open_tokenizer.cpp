@@ -7,9 +7,9 @@
 #include <system_error>
 
 #include "core/error.h"
-#include "train/io/input_file.h"
-#include "train/io/printable.h"
-#include "train/io/stand_in.h"
+#include "train/base/io/input_file.h"
+#include "train/base/io/printable.h"
+#include "train/base/io/stand_in.h"
 #include "train/tokenizers/files_of_use.h"
 #include "train/tokenizers/sentencepiece.h"
 #include "train/tokenizers/sentencepiece_model.h"

@@ -7,7 +7,7 @@
 #include <memory>
 
 #include "core/error.h"
-#include "train/io/printable.h"
+#include "train/base/io/printable.h"
 
 namespace moh {
 

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "core/error.h"
-#include "train/io/input_file.h"
-#include "train/io/printable.h"
+#include "train/base/io/input_file.h"
+#include "train/base/io/printable.h"
 #include "train/tokenizers/added_tokens.h"
 #include "train/tokenizers/bpe.h"
 #include "train/tokenizers/files_of_use.h"

@@ -3,7 +3,7 @@
 #include <cstring>
 
 #include "core/error.h"
-#include "train/io/printable.h"
+#include "train/base/io/printable.h"
 
 namespace moh {
 

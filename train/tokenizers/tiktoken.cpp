@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "core/error.h"
-#include "train/io/printable.h"
+#include "train/base/io/printable.h"
 #include "train/tokenizers/bpe_tokenizer.h"
 #include "train/tokenizers/files_of_use.h"
 #include "train/tokenizers/named_tokens.h"

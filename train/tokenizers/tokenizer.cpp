@@ -8,7 +8,7 @@
 #include <iterator>
 
 #include "core/error.h"
-#include "train/io/printable.h"
+#include "train/base/io/printable.h"
 
 namespace moh {
 

@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "core/error.h"
-#include "train/io/input_file.h"
-#include "train/io/printable.h"
+#include "train/base/io/input_file.h"
+#include "train/base/io/printable.h"
 #include "train/tokenizers/added_vocabulary.h"
 #include "train/tokenizers/bpe_tokenizer.h"
 #include "train/tokenizers/byte_level.h"

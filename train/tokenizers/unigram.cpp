@@ -5,7 +5,7 @@
 #include <span>
 #include <utility>
 
-#include "train/io/printable.h"
+#include "train/base/io/printable.h"
 
 namespace moh {
 

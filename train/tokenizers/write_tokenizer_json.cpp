@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "core/error.h"
-#include "train/io/printable.h"
+#include "train/base/io/printable.h"
 #include "train/tokenizers/byte_level.h"
 #include "train/tokenizers/open_tokenizer.h"
 #include "train/tokenizers/piece_merges.h"

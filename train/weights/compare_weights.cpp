@@ -7,8 +7,8 @@
 #include <utility>
 
 #include "core/error.h"
-#include "train/formats/stored_dtype.h"
-#include "train/io/printable.h"
+#include "train/base/formats/stored_dtype.h"
+#include "train/base/io/printable.h"
 #include "train/weights/fold_names.h"
 #include "train/weights/foreign_formats.h"
 
@@ -88,7 +88,7 @@ std::string shape_and_dtype(const WeightInfo& tensor) {
 }  // namespace
 
 WeightDifferences compare_weights(std::span<const WeightInfo> parameters, const WeightFile& weights,
-                                  const WeightNames* names) {
+                                  const ParameterNames* names) {
   WeightDifferences differences;
   const Match match = match_names(parameters, weights.tensors());
   for (const auto& [parameter, tensor] : match.expected) {

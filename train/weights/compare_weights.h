@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-#include "train/weights/weight_names.h"
+#include "train/weights/parameter_names.h"
 
 namespace moh {
 
@@ -26,7 +26,7 @@ struct WeightDifferences {
 /// Compares names and shapes; dtypes may differ, as loading converts. `names`, of the model's family, decides
 /// which tensors are redundant; if null, none are.
 WeightDifferences compare_weights(std::span<const WeightInfo> parameters, const WeightFile& weights,
-                                  const WeightNames* names = nullptr);
+                                  const ParameterNames* names = nullptr);
 
 /// The number of differences by kind: "12 missing, 1 unexpected".
 std::string describe(const WeightDifferences& differences);

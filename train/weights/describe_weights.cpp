@@ -6,8 +6,8 @@
 #include <utility>
 #include <vector>
 
-#include "train/io/printable.h"
-#include "train/log/format.h"
+#include "train/base/io/printable.h"
+#include "train/base/log/format.h"
 #include "train/weights/fold_names.h"
 
 namespace moh {

@@ -4,7 +4,7 @@
 #include <map>
 #include <utility>
 
-#include "train/io/printable.h"
+#include "train/base/io/printable.h"
 
 namespace moh {
 

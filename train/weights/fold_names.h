@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "train/formats/weight_file.h"
+#include "train/base/formats/weight_file.h"
 
 namespace moh {
 

@@ -4,7 +4,7 @@
 #include <span>
 #include <string_view>
 
-#include "train/formats/weight_file.h"
+#include "train/base/formats/weight_file.h"
 
 namespace moh {
 

@@ -6,10 +6,10 @@
 #include <memory>
 
 #include "core/error.h"
-#include "train/formats/element_blocks.h"
-#include "train/formats/stored_dtype.h"
-#include "train/io/checksum.h"
-#include "train/io/printable.h"
+#include "train/base/formats/element_blocks.h"
+#include "train/base/formats/stored_dtype.h"
+#include "train/base/io/checksum.h"
+#include "train/base/io/printable.h"
 #include "train/weights/compare_weights.h"
 
 namespace moh {

@@ -8,8 +8,8 @@
 
 #include "core/function_ref.h"
 #include "models/module.h"
-#include "train/checkpoint/stored_checkpoint.h"
-#include "train/formats/safetensors.h"
+#include "train/base/formats/safetensors.h"
+#include "train/weights/checkpoint/stored_checkpoint.h"
 
 namespace moh {
 
@@ -44,7 +44,7 @@ bool can_convert(std::string_view from, std::string_view to);
 std::string dtype_advice(std::span<const WeightInfo> tensors);
 
 /// Passes the elements of a tensor of `file` to `sink`, in order, block by block
-/// (train/formats/element_blocks.h), converted to the stored type `to` (stored_dtype.h). Throws
+/// (train/base/formats/element_blocks.h), converted to the stored type `to` (stored_dtype.h). Throws
 /// CheckpointError for types that cannot be converted.
 void stream_tensor(const WeightFile& file, const WeightInfo& tensor, std::string_view to,
                    FunctionRef<void(std::span<const std::byte>)> sink);

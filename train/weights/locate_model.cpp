@@ -4,12 +4,12 @@
 #include <system_error>
 
 #include "core/error.h"
-#include "train/checkpoint/stored_checkpoint.h"
-#include "train/formats/safetensors.h"
-#include "train/formats/torch/torch_file.h"
-#include "train/formats/torch/torch_weights.h"
-#include "train/io/input_file.h"
-#include "train/io/stand_in.h"
+#include "train/base/formats/safetensors.h"
+#include "train/base/formats/torch/torch_file.h"
+#include "train/base/formats/torch/torch_weights.h"
+#include "train/base/io/input_file.h"
+#include "train/base/io/stand_in.h"
+#include "train/weights/checkpoint/stored_checkpoint.h"
 #include "train/weights/foreign_formats.h"
 #include "train/weights/meta_weights.h"
 #include "train/weights/sharded_weights.h"

@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-#include "train/formats/weight_file.h"
+#include "train/base/formats/weight_file.h"
 #include "train/weights/sharded_weights.h"
 
 namespace moh {

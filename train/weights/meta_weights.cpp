@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "core/error.h"
-#include "train/formats/torch/torch_weights.h"
-#include "train/io/printable.h"
+#include "train/base/formats/torch/torch_weights.h"
+#include "train/base/io/printable.h"
 #include "train/weights/hf/config_json.h"
 
 namespace moh {

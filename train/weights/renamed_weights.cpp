@@ -51,8 +51,8 @@ class RenamedWeights final : public WeightFile {
 
 }  // namespace
 
-std::unique_ptr<WeightFile> under_names_of(std::span<const WeightInfo> parameters, const WeightNames& names,
-                                           std::unique_ptr<WeightFile> weights) {
+std::unique_ptr<WeightFile> under_names_of(std::span<const WeightInfo> parameters,
+                                           const ParameterNames& names, std::unique_ptr<WeightFile> weights) {
   NewNames renamed;
   for (const WeightInfo& parameter : parameters) {
     const std::string_view other = names.other_name(parameter.name);

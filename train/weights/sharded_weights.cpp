@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "core/error.h"
-#include "train/io/input_file.h"
-#include "train/io/printable.h"
-#include "train/log/logging.h"
+#include "train/base/io/input_file.h"
+#include "train/base/io/printable.h"
+#include "train/base/log/logging.h"
 
 namespace moh {
 

@@ -4,7 +4,7 @@
 #include <memory>
 
 #include "core/function_ref.h"
-#include "train/formats/weight_file.h"
+#include "train/base/formats/weight_file.h"
 
 namespace moh {
 

@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <string_view>
 
-#include "train/formats/weight_file.h"
+#include "train/base/formats/weight_file.h"
 
 namespace moh {
 

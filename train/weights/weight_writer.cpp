@@ -8,12 +8,12 @@
 #include <utility>
 
 #include "core/error.h"
-#include "train/formats/element_blocks.h"
-#include "train/formats/safetensors.h"
-#include "train/io/durable_file.h"
-#include "train/io/file_ops.h"
-#include "train/io/input_file.h"
-#include "train/io/printable.h"
+#include "train/base/formats/element_blocks.h"
+#include "train/base/formats/safetensors.h"
+#include "train/base/io/durable_file.h"
+#include "train/base/io/file_ops.h"
+#include "train/base/io/input_file.h"
+#include "train/base/io/printable.h"
 #include "train/weights/load_weights.h"
 
 namespace moh {

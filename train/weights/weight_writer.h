@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "core/function_ref.h"
-#include "train/checkpoint/manifest.h"
-#include "train/formats/weight_file.h"
+#include "train/base/formats/weight_file.h"
+#include "train/weights/checkpoint/manifest.h"
 #include "train/weights/locate_model.h"
 
 namespace moh {
@@ -52,7 +52,7 @@ inline constexpr std::string_view kGenerationConfig = "generation_config.json";
 
 /// In a checkpoint that was converted from a Hugging Face folder: those companions from there that a
 /// checkpoint does not carry itself. The name begins with a dot, as they are not part of the checkpoint
-/// (train/checkpoint/manifest.h).
+/// (train/weights/checkpoint/manifest.h).
 inline constexpr std::string_view kCompanionFolder = ".companions";
 
 /// The companions of a model, by name: files that users of the model need besides its weights: those of the

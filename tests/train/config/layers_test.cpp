@@ -1,6 +1,6 @@
 #include <catch2/catch.hpp>
 
-#include "tests/train/config/config_folder.h"
+#include "tests/train/trainer/config/config_folder.h"
 
 namespace moh {
 namespace {

@@ -2,7 +2,7 @@
 #include <string>
 #include <utility>
 
-#include "tests/train/config/config_folder.h"
+#include "tests/train/trainer/config/config_folder.h"
 
 // YAML that is refused before any key has a meaning. Messages are compared in full: they are what the user
 // sees.

@@ -1,4 +1,4 @@
-#include "train/formats/pictures/decode_picture.h"
+#include "train/base/formats/pictures/decode_picture.h"
 
 #include <catch2/catch.hpp>
 #include <cstddef>

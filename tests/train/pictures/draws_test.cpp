@@ -20,7 +20,7 @@
 #include "train/augment/rand_augment.h"
 #include "train/augment/random_crop.h"
 #include "train/augment/resize.h"
-#include "train/formats/pictures/decode_picture.h"
+#include "train/base/formats/pictures/decode_picture.h"
 
 using namespace moh;
 using namespace moh::test;

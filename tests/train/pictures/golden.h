@@ -9,7 +9,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "train/formats/pictures/picture.h"
+#include "train/base/formats/pictures/picture.h"
 
 namespace moh::test {
 

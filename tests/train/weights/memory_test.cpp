@@ -6,9 +6,9 @@
 #include <filesystem>
 
 #include "tests/support/temporary_folder.h"
-#include "tests/train/formats/safetensors_text.h"
+#include "tests/train/base/formats/safetensors_text.h"
+#include "train/apps/convert/convert.h"
 #include "train/families/families.h"
-#include "train/tools/convert/convert.h"
 #include "train/weights/load_weights.h"
 
 namespace moh {

@@ -6,11 +6,11 @@
 #include "core/error.h"
 #include "tests/support/message_of.h"
 #include "tests/support/temporary_folder.h"
-#include "tests/train/formats/torch/torch_bytes.h"
+#include "tests/train/base/formats/torch/torch_bytes.h"
 #include "train/families/families.h"
-#include "train/tasks/language/hf/hf_config.h"
-#include "train/tasks/language/language_run.h"
-#include "train/tasks/model_source.h"
+#include "train/families/language/hf/hf_config.h"
+#include "train/families/language/language_run.h"
+#include "train/trainer/task/model_source.h"
 #include "train/weights/locate_model.h"
 
 namespace moh {

@@ -3,9 +3,9 @@
 #include <nlohmann/json.hpp>
 
 #include "core/error.h"
+#include "train/base/io/input_file.h"
+#include "train/base/io/printable.h"
 #include "train/config/number_text.h"
-#include "train/io/input_file.h"
-#include "train/io/printable.h"
 
 namespace moh {
 

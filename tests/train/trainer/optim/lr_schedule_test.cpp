@@ -1,0 +1,67 @@
+#include "train/trainer/optim/lr_schedule.h"
+
+#include <catch2/catch.hpp>
+
+#include "train/trainer/config/run_config.h"
+
+using namespace moh;
+
+TEST_CASE("optim: warmup is linear, the cosine runs from its end to the minimum and stays there") {
+  const LrSchedule s{LrSchedule::Kind::kCosine, 1.0, 0.1, 0.2, 10, 110};
+  CHECK(s.at(0) == Approx(0.2));
+  CHECK(s.at(5) == Approx(0.6));
+  CHECK(s.at(10) == Approx(1.0));
+  CHECK(s.at(60) == Approx(0.55));  // half way
+  CHECK(s.at(110) == Approx(0.1));
+  CHECK(s.at(5000) == Approx(0.1));
+  for (std::int64_t t = 10; t < 110; ++t) CHECK(s.at(t + 1) < s.at(t));
+}
+
+TEST_CASE("optim: a schedule of epochs sets the rate once per epoch, late by one as the released code") {
+  const LrSchedule epochs{LrSchedule::Kind::kCosineFromStart, 1e-3, 1e-5, 1e-6, 5, 300};
+  const StepRates rates{epochs, 10, false}, late{epochs, 10, true};
+  for (const std::int64_t step : {0, 9, 10, 55, 2999}) {
+    CHECK(rates.at(step) == epochs.at(step / 10));
+    CHECK(late.at(step) == epochs.at(std::max<std::int64_t>(0, step / 10 - 1)));
+  }
+  CHECK(late.at(15) == 1e-6);  // the second epoch, too
+}
+
+TEST_CASE("optim: the rates of a run count the steps of its epochs") {
+  RunConfig run;
+  run.train.epochs = 20;
+  run.schedule.peak = 1;
+  run.schedule_epochs = {.warmup = 2, .decay = 10};
+  const RunLength length = length_of(run, 7);
+  CHECK(length.steps == 140);
+  const StepRates stepwise = rates_of(run, length);
+  CHECK(stepwise.steps_per_epoch == 1);
+  CHECK(stepwise.schedule.warmup_steps == 14);
+  CHECK(stepwise.schedule.decay_steps == 70);
+  CHECK(stepwise.schedule.warmup_start == Approx(1.0 / 14));
+  run.schedule_epochs.stepwise = false;
+  const StepRates by_epoch = rates_of(run, length);
+  CHECK(by_epoch.steps_per_epoch == 7);
+  CHECK(by_epoch.schedule.warmup_steps == 2);
+  CHECK(by_epoch.schedule.decay_steps == 10);
+  run.schedule_epochs.decay = 0;
+  CHECK(rates_of(run, length).schedule.decay_steps == 20);
+  run.train = {.steps = 33};
+  run.schedule_epochs = {};
+  CHECK(length_of(run, 7).steps == 33);
+  CHECK(rates_of(run, length_of(run, 0)).schedule.decay_steps == 33);
+}
+
+TEST_CASE("optim: a constant rate has a warmup, too, and no warmup starts at the peak") {
+  const LrSchedule s{LrSchedule::Kind::kConstant, 1.0, 0.1, 0.0, 4, 8};
+  CHECK(s.at(2) == Approx(0.5));
+  CHECK(s.at(4) == 1.0);
+  CHECK(s.at(100) == 1.0);
+  CHECK(LrSchedule{LrSchedule::Kind::kCosine, 1.0, 0.0, 0.0, 0, 10}.at(0) == 1.0);
+}
+
+TEST_CASE("optim: a decay that ends with the warmup goes straight to the minimum") {
+  const LrSchedule s{LrSchedule::Kind::kCosine, 1.0, 0.25, 0.0, 10, 10};
+  CHECK(s.at(9) == Approx(0.9));
+  CHECK(s.at(10) == 0.25);
+}

@@ -1,0 +1,71 @@
+#include "train/trainer/optim/parameter_shards.h"
+
+#include <catch2/catch.hpp>
+
+#include <numeric>
+
+#include "core/error.h"
+#include "tests/support/thread_processes.h"
+
+using namespace moh;
+
+namespace {
+
+/// Items of sizes that no bucket and no number of processes divides.
+const std::vector<BucketItem> all_items = {{7}, {1000}, {0}, {33, DType::kBFloat16}, {5, DType::kBFloat16},
+                                           {64}};
+
+/// Elements that say which item they are of, and which of its elements.
+Tensor numbered(std::size_t item) {
+  std::vector<float> elements(static_cast<std::size_t>(all_items[item].elements));
+  std::iota(elements.begin(), elements.end(), static_cast<float>(item * 10000));
+  return tensor_of<float>({all_items[item].elements}, elements);
+}
+
+}  // namespace
+
+TEST_CASE("bucket layout: every item once, the last one first, no bucket of two types") {
+  const std::size_t bytes = GENERATE(1, 100, 1 << 20);
+  const std::int64_t parts = GENERATE(1, 3);
+  std::vector<std::size_t> order;
+  for (const Bucket& bucket : bucket_layout(all_items, bytes, parts)) {
+    std::int64_t elements = 0;
+    for (const std::size_t item : bucket.items) {
+      order.push_back(item);
+      elements += all_items[item].elements;
+      CHECK(all_items[item].dtype == all_items[bucket.items.front()].dtype);
+    }
+    CHECK(bucket.elements >= elements);
+    CHECK(bucket.elements % (parts == 1 ? 1 : 16 * parts) == 0);
+    if (parts == 1) CHECK(bucket.elements == elements);
+  }
+  CHECK(order == std::vector<std::size_t>{5, 4, 3, 2, 1, 0});
+}
+
+TEST_CASE("parameter shards: the parts of all processes are the whole, in order") {
+  const std::size_t bytes = GENERATE(1, 200, 1 << 20);
+  test::require_success(3, [&](Communicator& comm) {
+    const ParameterShards shards(all_items, bytes, comm);
+    std::int64_t count = 0;
+    std::vector<Tensor> own, whole;
+    for (std::size_t i = 0; i < all_items.size(); ++i) {
+      own.push_back(shards.own_part(i, numbered(i)));
+      whole.push_back(zeros({all_items[i].elements}, DType::kFloat32));
+      count += own.back().numel();
+      const Tensor ends = zeros({3, 2}, DType::kInt64);
+      const ParameterShards::Range range = shards.own(i);
+      comm.all_gather(tensor_of<std::int64_t>({2}, {range.begin, range.end}), ends);
+      const auto each = ends.span<std::int64_t>();
+      if (each[0] != 0 || each[5] != all_items[i].elements || each[1] != each[2] || each[3] != each[4])
+        throw ValueError("the parts of item " + std::to_string(i));
+    }
+    // No process has more than a third of every bucket and its padding.
+    if (count > 1109 / 3 + 1 + 16 * static_cast<std::int64_t>(shards.buckets().size()))
+      throw ValueError(std::to_string(count) + " elements");
+    shards.gather(own, whole);
+    for (std::size_t i = 0; i < all_items.size(); ++i) {
+      if (!std::ranges::equal(whole[i].span<float>(), numbered(i).span<float>()))
+        throw ValueError("item " + std::to_string(i));
+    }
+  });
+}

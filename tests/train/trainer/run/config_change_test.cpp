@@ -1,0 +1,73 @@
+#include "train/trainer/run/config_change.h"
+
+#include <catch2/catch.hpp>
+
+#include "core/error.h"
+#include "tests/support/language_runs.h"
+
+using namespace moh;
+
+TEST_CASE("trainer: what changes between two configurations is listed by key") {
+  RunConfig before = default_language_run(), now = before;
+  CHECK(config_changes(before, now).empty());
+  now.schedule.peak = 0.5;
+  now.train.steps = 77;
+  model_of(now).moh.num_shared = 3;
+  const std::vector<ConfigChange> changes = config_changes(before, now);
+  REQUIRE(changes.size() == 3);
+  CHECK(changes[0].key == "train.steps");
+  CHECK_FALSE(changes[0].harmless);
+  CHECK(changes[1].key == "optim.learning_rate");
+  CHECK(changes[1].now == "0.5");
+  CHECK(changes[2].key == "model.moh.num_shared");
+  CHECK(changes[2].now == "3");
+  CHECK_FALSE(changes[2].harmless);
+}
+
+TEST_CASE("trainer: a run may go on for longer when that leaves the learning rates as they were") {
+  RunConfig before = default_language_run(), now = before;
+  now.train.steps = before.train.steps + 1;
+  CHECK_THROWS_WITH(review_config_changes(before, now, false), Catch::Contains("train.steps: 1000 -> 1001"));
+  now.schedule.decay_steps = before.train.steps;
+  CHECK_NOTHROW(review_config_changes(before, now, false));
+  now.schedule.decay_steps = 0;
+  before.schedule.kind = now.schedule.kind = LrSchedule::Kind::kConstant;
+  CHECK_NOTHROW(review_config_changes(before, now, false));
+}
+
+TEST_CASE("trainer: paths of data may change where the contents are known, these may not") {
+  RunConfig before = default_language_run(), now = before;
+  language_run(before).data.train = unnamed_source({"text.txt"});
+  language_run(now).data.train = unnamed_source({"/data/text.txt"});
+  const DataContents contents = {{"data.train", "1 file, 10 tokens, checksum 12"}};
+  CHECK_NOTHROW(review_config_changes(before, now, false, contents));
+  CHECK_THROWS_WITH(review_config_changes(before, now, false), Catch::Contains("-> [/data/text.txt]"));
+  language_run(now).data.train = unnamed_source({std::filesystem::current_path() / "text.txt"});
+  CHECK_NOTHROW(review_config_changes(before, now, false));  // the same file
+
+  CHECK_NOTHROW(review_data_changes(contents, contents, false));
+  CHECK_THROWS_AS(review_data_changes({}, contents, false), DataError);
+  const DataContents other = {{"data.train", "1 file, 10 tokens, checksum 34"}, {"data.validation", "more"}};
+  CHECK_THROWS_WITH(
+      review_data_changes(contents, other, false),
+      Catch::Contains("\n  data.train: 1 file, 10 tokens, checksum 12 -> 1 file, 10 tokens, checksum 34\n"
+                      "  data.validation: none -> more\n"));
+  CHECK_THROWS_AS(review_data_changes(other, contents, false), DataError);
+  CHECK_NOTHROW(review_data_changes(other, contents, /*allow=*/true));
+}
+
+TEST_CASE("trainer: a resumed run may change what it reports, not what it computes") {
+  RunConfig before = default_language_run(), now = before;
+  now.log.every = 1;
+  now.threads = 2;
+  now.cuda_graph = true;
+  now.output.dir = "elsewhere";
+  now.checkpoint.keep_last = 9;
+  CHECK_NOTHROW(review_config_changes(before, now, /*allow=*/false));
+  now.seed = 5;
+  now.train.batch_size = 3;
+  CHECK_THROWS_WITH(review_config_changes(before, now, false),
+                    Catch::Contains("seed: 0 -> 5") && Catch::Contains("train.batch_size: 16 -> 3") &&
+                        Catch::Contains("--allow-changes") && !Catch::Contains("log.every"));
+  CHECK_NOTHROW(review_config_changes(before, now, /*allow=*/true));
+}

@@ -1,0 +1,80 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string_view>
+#include <vector>
+
+#include "autograd/variable.h"
+#include "train/base/measure/pass_timer.h"
+#include "train/base/measure/row.h"
+
+namespace moh {
+
+/// Options that `bench attention` and `bench module` share. Every combination of tokens, causal and active is
+/// measured.
+struct AttentionCases {
+  Device device = kCpu;
+  DType dtype = DType::kFloat32;
+  std::int64_t batch = 1;
+  std::vector<std::int64_t> tokens = {256, 1024, 2048};
+  std::int64_t heads = 12;
+  std::int64_t head_dim = 64;
+  std::vector<bool> causal = {false};
+  std::vector<double> active = {1.0, 0.75, 0.5};  ///< share of the heads that each token selects, in (0, 1]
+  int warmups = 2;                                ///< passes of each case before the measured ones
+  int repeats = 15;  ///< measured passes of each case, interleaved with those of the others
+  std::uint64_t seed = 1;
+
+  /// max(1, round(share * heads)).
+  std::int64_t kept_heads(double share) const;
+};
+
+/// Checks the options above; throws ValueError naming `bench` and the option.
+void check(const AttentionCases& cases, std::string_view bench);
+
+/// One form of attention in a comparison.
+struct AttentionCandidate {
+  bool dense = false;                 ///< all heads, and neither lists nor a router
+  double active = 1;                  ///< share of the heads
+  std::vector<Variable> leaves;       ///< leaves that get gradients
+  std::function<Variable()> forward;  ///< the timed forward pass; the backward pass starts from its result
+  PassTimes times;
+};
+
+/// The candidates for one number of tokens and one mask. The first is dense attention, which ratios refer to
+/// even if it is not shown.
+struct AttentionComparison {
+  std::int64_t tokens = 0;
+  bool causal = false;
+  bool show_dense = false;
+  Tensor dout;  ///< gradient of the output, for all candidates
+  std::vector<AttentionCandidate> candidates;
+  std::int64_t window = 0;  ///< keys that a causal query sees; 0: no window
+
+  /// Average number of keys that a query attends to.
+  double visible_keys() const;
+};
+
+/// For each number of tokens and mask: times the candidates that `compare` returns, then passes a row of
+/// each, made by `describe`, to `on_row`. The candidates take turns, so that disturbances affect all alike.
+void run_attention_cases(
+    const AttentionCases& cases,
+    const std::function<AttentionComparison(std::int64_t tokens, bool causal)>& compare,
+    const std::function<Row(const AttentionComparison&, const AttentionCandidate&)>& describe,
+    const std::function<void(const Row&)>& on_row);
+
+// Fields that the rows of both benchmarks share. Times are medians over the repeats, in milliseconds; a
+// spread is (90th - 10th percentile) / median. A ratio is time / time of dense attention: the median over the
+// repeats, in each of which both are timed one right after the other.
+
+/// A row with the fields `op`, `device`, `dtype`, `batch` and `tokens`.
+Row first_members(const AttentionCases& cases, std::string_view op, const AttentionComparison& comparison);
+/// Adds `causal`, and `window` where there is one.
+void add_mask(Row& row, const AttentionComparison& comparison);
+/// Adds `forward_ms` and `forward_backward_ms`.
+void add_medians(Row& row, const PassTimes& times);
+/// Adds `spread` (of forward and backward pass together), `forward_ratio` and `forward_backward_ratio`.
+void add_ratios(Row& row, const PassTimes& times, const AttentionComparison& comparison);
+
+}  // namespace moh

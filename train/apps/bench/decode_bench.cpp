@@ -1,0 +1,192 @@
+#include "train/apps/bench/decode_bench.h"
+
+#include <algorithm>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "autograd/profile.h"
+#include "core/cpu_isa.h"
+#include "core/device_clock.h"
+#include "core/parallel.h"
+#include "core/random.h"
+#include "models/llm/llama.h"
+#include "train/base/math/statistics.h"
+#include "train/base/measure/require_option.h"
+#include "train/trainer/config/enum_names.h"
+
+namespace moh {
+
+namespace {
+
+/// Streams of random numbers.
+enum Stream : std::uint64_t { kKeys, kValues };
+
+constexpr std::string_view kBench = "bench decode";
+/// The ops that count for attention_ms.
+constexpr std::string_view kAttentionOps[] = {"attention_decode", "build_head_lists"};
+
+void check(const DecodeBenchOptions& o) {
+  for (const auto& [name, value] : {std::pair<std::string_view, std::int64_t>{"batch", o.batch},
+                                    {"tokens", o.tokens},
+                                    {"repeats", o.repeats}}) {
+    require_option(value >= 1, kBench, name, "1 or more", value);
+  }
+  require_option(o.warmups >= 0, kBench, "warmups", "0 or more", o.warmups);
+  for (const std::int64_t context : o.contexts) {
+    require_option(context >= 1, kBench, "context", "1 or more", context);
+  }
+  for (const double active : o.active) {
+    require_option(active > 0.0 && active <= 1.0, kBench, "active", "a share above 0, at most 1", active);
+  }
+}
+
+LlamaConfig dense_model(const DecodeBenchOptions& o) {
+  LlamaConfig config = o.model;
+  config.max_positions = *std::ranges::max_element(o.contexts) + o.tokens;
+  config.moh = {};
+  return config;
+}
+
+/// The heads that a router of this kind counts.
+std::int64_t units_of(const DecodeBenchOptions& o, RoutingUnit unit) {
+  return unit == RoutingUnit::kGroups ? spelt_out(o.model).kv_heads : o.model.heads;
+}
+
+LlamaConfig routed_model(const DecodeBenchOptions& o, RouterKind router, RoutingUnit unit,
+                         std::int64_t kept) {
+  LlamaConfig config = dense_model(o);
+  const std::int64_t shared = std::min(units_of(o, unit) / 8, kept - 1);
+  config.moh.router = router;
+  config.moh.routing = unit;
+  config.moh.num_shared = shared;
+  config.moh.top_k = kept - shared;
+  return config;
+}
+
+/// A model and the times of its passes.
+struct Candidate {
+  Candidate(const LlamaConfig& config, const DecodeBenchOptions& o)
+      : model(std::make_unique<Llama>(config, Placement(o.dtype, o.device))) {
+    model->initialise(o.seed);
+  }
+  bool dense() const { return model->config().moh.router == RouterKind::kNone; }
+
+  std::unique_ptr<Llama> model;
+  std::vector<double> token_ms, attention_ms;
+};
+
+/// The dense model comes first, as ratios refer to it, even if it is not among the requested shares.
+std::vector<Candidate> candidates_for(const DecodeBenchOptions& o) {
+  std::vector<Candidate> candidates;
+  candidates.emplace_back(dense_model(o), o);
+  for (const double active : o.active) {
+    for (const RoutingUnit unit : o.routings) {
+      const std::int64_t units = units_of(o, unit);
+      const std::int64_t kept =
+          std::clamp<std::int64_t>(std::llround(active * static_cast<double>(units)), 1, units);
+      if (kept == units) continue;
+      for (const RouterKind router : o.routers)
+        candidates.emplace_back(routed_model(o, router, unit, kept), o);
+    }
+  }
+  return candidates;
+}
+
+KvCache filled_cache(const Llama& model, const DecodeBenchOptions& o) {
+  KvCache cache = model.make_cache(o.batch, model.config().max_positions);
+  for (LayerCache& layer : cache.layers) {
+    fill_normal(layer.k(), {o.seed, kKeys}, 0.0, 1.0);
+    fill_normal(layer.v(), {o.seed, kValues}, 0.0, 1.0);
+  }
+  return cache;
+}
+
+/// Generates o.tokens tokens after `context` tokens of the cache. The ids do not matter.
+void generate(const Llama& model, KvCache& cache, std::int64_t context, const DecodeBenchOptions& o) {
+  for (LayerCache& layer : cache.layers) layer.set_length(context);
+  for (std::int64_t i = 0; i < o.tokens; ++i) {
+    model.decode(full({o.batch, 1}, static_cast<double>(i % model.config().vocab_size), DType::kInt64),
+                 cache);
+  }
+}
+
+void run_pass(Candidate& candidate, KvCache& cache, std::int64_t context, const DecodeBenchOptions& o) {
+  DeviceClock clock(o.device);
+  const auto ms_per_token = [&](double seconds) { return seconds * 1e3 / static_cast<double>(o.tokens); };
+  const DeviceClock::Mark begin = clock.mark();
+  generate(*candidate.model, cache, context, o);
+  candidate.token_ms.push_back(ms_per_token(clock.seconds(begin, clock.mark())));
+
+  double attention = 0;
+  Profiler profiler(clock);
+  generate(*candidate.model, cache, context, o);
+  for (const ProfileEntry& entry : profiler.entries()) {
+    if (std::ranges::count(kAttentionOps, entry.op) > 0) attention += entry.seconds;
+  }
+  candidate.attention_ms.push_back(ms_per_token(attention));
+}
+
+void measure(std::vector<Candidate>& candidates, KvCache& cache, std::int64_t context,
+             const DecodeBenchOptions& o) {
+  for (Candidate& candidate : candidates) {
+    for (int i = 0; i < o.warmups; ++i) run_pass(candidate, cache, context, o);
+    candidate.token_ms.clear();
+    candidate.attention_ms.clear();
+  }
+  for (int i = 0; i < o.repeats; ++i) {
+    for (Candidate& candidate : candidates) run_pass(candidate, cache, context, o);
+  }
+}
+
+Row row_of(const DecodeBenchOptions& o, std::int64_t context, const Candidate& candidate,
+           const Candidate& dense) {
+  const LlamaConfig& model = candidate.model->config();
+  const RouterOptions router = routing_of(model, 0).router;
+  const double token_ms = median(candidate.token_ms);
+  Row row;
+  row.add("device", device_name(o.device));
+  row.add("dtype", std::string(dtype_name(o.dtype)));
+  row.add("isa", std::string(cpu_isa_name(cpu_isa())));
+  row.add("threads", num_threads());
+  row.add("batch", o.batch);
+  row.add("context", context, {"context"});
+  row.add("layers", model.layers);
+  row.add("hidden", model.hidden);
+  row.add("heads", model.heads);
+  row.add("kv_heads", model.kv_heads);
+  row.add("head_dim", model.head_dim);
+  row.add("router", std::string(name_of(model.moh.router)), {"router", {}, -10});
+  row.add("routing", std::string(name_of(model.moh.routing)), {"routing", {}, -7});
+  row.add("active", activated_heads(*candidate.model), {"active", Row::significant(3)});
+  row.add("shared", router.num_shared);
+  row.add("routed", router.top_k);
+  row.add("tokens_per_s", static_cast<double>(o.batch) / (token_ms * 1e-3), {"tokens/s", Row::fixed(1)});
+  row.add("token_ms", token_ms, {"ms/token", Row::fixed(3)});
+  row.add("spread", relative_spread(candidate.token_ms), {"spread", Row::percent(1)});
+  row.add("ratio", median_ratio(candidate.token_ms, dense.token_ms), {"/dense", Row::fixed(3)});
+  row.add("attention_ms", median(candidate.attention_ms), {"attention ms", Row::fixed(3)});
+  row.add("attention_spread", relative_spread(candidate.attention_ms), {"spread", Row::percent(1)});
+  row.add("attention_ratio", median_ratio(candidate.attention_ms, dense.attention_ms),
+          {"/dense", Row::fixed(3)});
+  return row;
+}
+
+}  // namespace
+
+void run_decode_bench(const DecodeBenchOptions& options, const std::function<void(const Row&)>& on_row) {
+  check(options);
+  open_device(options.device);
+  const bool show_dense = std::ranges::count(options.active, 1.0) > 0;
+  std::vector<Candidate> candidates = candidates_for(options);
+  KvCache cache = filled_cache(*candidates.front().model, options);
+  for (const std::int64_t context : options.contexts) {
+    measure(candidates, cache, context, options);
+    for (const Candidate& candidate : candidates) {
+      if (candidate.dense() && !show_dense) continue;
+      on_row(row_of(options, context, candidate, candidates.front()));
+    }
+  }
+}
+
+}  // namespace moh

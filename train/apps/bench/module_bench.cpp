@@ -1,0 +1,133 @@
+#include "train/apps/bench/module_bench.h"
+
+#include <algorithm>
+#include <cmath>
+#include <memory>
+
+#include "core/random.h"
+#include "models/layers/moh_attention.h"
+#include "models/llm/llama_layers.h"
+#include "train/base/math/statistics.h"
+#include "train/base/measure/require_option.h"
+
+namespace moh {
+
+namespace {
+
+/// Streams of random numbers.
+enum Stream : std::uint64_t { kInputs, kCotangent };
+
+constexpr std::string_view kBench = "bench module";
+
+void check(const ModuleBenchOptions& o) {
+  check(o, kBench);
+  require_option(o.width >= 1, kBench, "width", "1 or more", o.width);
+  require_option(o.head_dim % 2 == 0, kBench, "head-dim", "an even number", o.head_dim);
+}
+
+/// The routing of a MoH layer that keeps `kept` heads; none (a dense layer) if it keeps all.
+HeadRoutingOptions routing_for(const ModuleBenchOptions& o, std::int64_t kept) {
+  if (kept == o.heads) return {};
+  const std::int64_t shared = std::min(o.heads / 8, kept - 1);
+  return {RouterKind::kLearned, {o.heads, shared, kept - shared}};
+}
+
+LlamaConfig llama_of(const ModuleBenchOptions& o, std::int64_t tokens, std::int64_t kept) {
+  const HeadRoutingOptions routing = routing_for(o, kept);
+  LlamaConfig c;
+  c.hidden = o.width;
+  c.heads = c.kv_heads = o.heads;
+  c.head_dim = o.head_dim;
+  c.max_positions = tokens;
+  c.moh.router = routing.kind;
+  c.moh.num_shared = routing.router.num_shared;
+  c.moh.top_k = routing.router.top_k;
+  return c;
+}
+
+/// A layer in which each token selects `kept` heads.
+AttentionCandidate candidate_with(const ModuleBenchOptions& o, bool causal, std::int64_t kept,
+                                  const Tensor& input) {
+  const Placement placement(o.dtype, o.device);
+  const Variable x(input, true);
+  AttentionCandidate candidate{.dense = kept == o.heads,
+                               .active = static_cast<double>(kept) / static_cast<double>(o.heads),
+                               .leaves = {x}};
+  std::shared_ptr<const Module> module;  // kept alive by `forward`
+  if (causal) {
+    const std::int64_t tokens = x.dim(1);
+    const auto layer = std::make_shared<LlamaAttention>(llama_of(o, tokens, kept), 0, placement);
+    const RopeTable table = rope_table(tokens, o.head_dim, 10000.0, DType::kFloat32, o.device);
+    candidate.forward = [=] { return layer->forward(x, table).y; };
+    module = layer;
+  } else {
+    const MohAttentionOptions options{o.width, o.heads, o.head_dim, routing_for(o, kept)};
+    const auto layer = std::make_shared<MohAttention>(options, placement);
+    candidate.forward = [=] { return layer->forward(x).y; };
+    module = layer;
+  }
+  const double std = 1.0 / std::sqrt(static_cast<double>(o.width));
+  for (const NamedParameter& p : module->parameters()) {
+    fill_normal(p.variable.value(), initialisation_key(o.seed, p.name), 0.0, std);
+    candidate.leaves.push_back(p.variable);
+  }
+  return candidate;
+}
+
+AttentionComparison compare(const ModuleBenchOptions& o, std::int64_t tokens, bool causal) {
+  const Tensor x = empty({o.batch, tokens, o.width}, o.dtype, o.device), dout = empty_like(x);
+  fill_normal(x, {o.seed, kInputs}, 0.0, 1.0);
+  fill_normal(dout, {o.seed, kCotangent}, 0.0, 1.0);
+  AttentionComparison c{tokens, causal, false, dout, {}};
+  c.candidates.push_back(candidate_with(o, causal, o.heads, x));
+  for (const double active : o.active) {
+    const std::int64_t kept = o.kept_heads(active);
+    if (kept == o.heads)
+      c.show_dense = true;
+    else
+      c.candidates.push_back(candidate_with(o, causal, kept, x));
+  }
+  return c;
+}
+
+Row describe(const ModuleBenchOptions& o, const AttentionComparison& c, const AttentionCandidate& candidate) {
+  const PassTimes &times = candidate.times, &dense = c.candidates.front().times;
+  const double saving =
+      attention_module_multiplications(o, c.visible_keys(), o.heads, false) /
+      attention_module_multiplications(o, c.visible_keys(), o.kept_heads(candidate.active), !candidate.dense);
+  Row row = first_members(o, candidate.dense ? "attention_module" : "moh_attention_module", c);
+  row.add("width", o.width);
+  row.add("heads", o.heads);
+  row.add("head_dim", o.head_dim);
+  add_mask(row, c);
+  row.add("active", candidate.active, {"active", Row::significant(3)});
+  add_medians(row, times);
+  row.add("forward_spread", relative_spread(times.forward));
+  add_ratios(row, times, c);
+  row.add("ideal_forward_saving", saving);
+  row.show({"ideal fwd", Row::fixed(3)}, 1.0 / saving);
+  row.add("achieved_of_ideal", 1.0 / median_ratio(times.forward, dense.forward) / saving,
+          {"of ideal", Row::percent(1)});
+  return row;
+}
+
+}  // namespace
+
+double attention_module_multiplications(const ModuleBenchOptions& o, double visible,
+                                        std::int64_t active_heads, bool routed) {
+  const auto width = static_cast<double>(o.width), d = static_cast<double>(o.head_dim);
+  const auto heads = static_cast<double>(o.heads), active = static_cast<double>(active_heads);
+  return 2 * (active + heads) * d * width + 2 * active * d * visible + (routed ? (heads + 2) * width : 0.0);
+}
+
+void run_module_bench(const ModuleBenchOptions& options, const std::function<void(const Row&)>& on_row) {
+  check(options);
+  run_attention_cases(
+      options, [&](std::int64_t tokens, bool causal) { return compare(options, tokens, causal); },
+      [&](const AttentionComparison& c, const AttentionCandidate& candidate) {
+        return describe(options, c, candidate);
+      },
+      on_row);
+}
+
+}  // namespace moh

@@ -1,0 +1,99 @@
+#include <cstring>
+
+#include "core/random.h"
+#include "ops/attention/cache_append.h"
+#include "ops/attention/decode.h"
+#include "ops/attention/head_lists.h"
+#include "ops/moh/head_router.h"
+#include "ops/moh/query_norm.h"
+#include "ops/moh/scale_heads.h"
+#include "train/apps/bench/op_cases.h"
+
+namespace moh::op_cases {
+
+namespace {
+
+constexpr std::int64_t kShared = 2, kRouted = kHeads - kShared, kKept = 6;  // half of them active
+constexpr std::int64_t kTokens = 2048;                                      // per sequence
+
+StreamingCase make_query_norm(Placement placement, std::int64_t bytes) {
+  const Tensor q = random_items({kHeads, kHeadDim}, placement, bytes);
+  const double logits =
+      static_cast<double>(q.dim(0) * kRouted) * static_cast<double>(dtype_size(accumulate_dtype(q.dtype())));
+  return {to_string(q.shape()), bytes_of(q) + logits, 2 * bytes_of(q) + logits,
+          [=] { return query_norm_logits(input(q), kShared); }};
+}
+
+/// Routing is float32 whatever the dtype. Forward reads the logits and writes the probabilities of the routed
+/// heads, their indices in order, the gates and the selection; backward reads all probabilities, the indices
+/// and the gradient of the gates, and writes the gradient of the logits.
+StreamingCase make_route_heads(Placement placement, std::int64_t bytes) {
+  const Placement single(DType::kFloat32, placement.device);
+  const std::int64_t tokens = count_for(DType::kFloat32, bytes, kHeads);
+  const Tensor shared = random_tensor({tokens, kShared}, single, 1),
+               routed = random_tensor({tokens, kRouted}, single, 2);
+  const Tensor kinds = random_tensor({tokens, 2}, single, 3);
+  const RouterOptions options{.heads = kHeads, .num_shared = kShared, .top_k = kKept};
+  const double logits = bytes_of(shared) + bytes_of(routed) + bytes_of(kinds);
+  const double choice = static_cast<double>(tokens * kKept) * sizeof(std::int32_t);
+  const double gates = static_cast<double>(tokens * kHeads) * sizeof(float);
+  const double selection = static_cast<double>(tokens * kHeads);
+  return {to_string(Shape{tokens, kHeads}), logits + bytes_of(routed) + choice + gates + selection,
+          2 * logits + choice + gates, [=] {
+            const Routing routing = route_heads(input(shared), input(routed), input(kinds), tokens, options);
+            return std::vector{routing.gates, routing.balance};
+          }};
+}
+
+/// Every sequence selects the same random half of its (token, head) pairs. The lists take twice the memory of
+/// the selection.
+StreamingCase make_head_lists(Placement placement, std::int64_t bytes) {
+  const std::int64_t pairs = kTokens * kHeads, batch = count_for(DType::kInt32, bytes, pairs / 2);
+  const Tensor selected = empty({batch, kTokens, kHeads}, DType::kUInt8);
+  auto* const to = selected.data<std::uint8_t>();
+  double chosen = 0;
+  for (std::int64_t i = 0; i < pairs; ++i)
+    chosen += to[i] = random_uniform({1, 5}, static_cast<std::uint64_t>(i)) < 0.5F;
+  for (std::int64_t b = 1; b < batch; ++b) std::memcpy(to + b * pairs, to, static_cast<std::size_t>(pairs));
+  const double lists = static_cast<double>(batch) * chosen * sizeof(std::int32_t);
+  return {to_string(selected.shape()), bytes_of(selected) + lists, 0,
+          [on_device = selected.to(placement.device)] { build_head_lists(on_device, kHeads); }};
+}
+
+/// Reads the keys and values of a prompt and writes them to a cache that already has kLength tokens.
+StreamingCase make_append(Placement placement, std::int64_t bytes) {
+  constexpr std::int64_t kLength = 7;
+  const std::int64_t tokens = count_for(placement.dtype, bytes, kHeads * kHeadDim);
+  const Tensor k = random_tensor({1, tokens, kHeads, kHeadDim}, placement, 1),
+               v = random_tensor(k.shape(), placement, 2);
+  const Tensor k_cache = zeros({1, kHeads, kLength + tokens, kHeadDim}, placement.dtype, placement.device);
+  const Tensor v_cache = zeros(k_cache.shape(), placement.dtype, placement.device);
+  return {to_string(k.shape()), 4 * bytes_of(k), 0,
+          [=] { append_to_cache(k, v, k_cache, v_cache, kLength); }};
+}
+
+/// Decodes one token of each of 8 sequences with all heads active: the cache is read once.
+StreamingCase make_decode(Placement placement, std::int64_t bytes) {
+  constexpr std::int64_t kBatch = 8;
+  const std::int64_t keys = count_for(placement.dtype, bytes, kBatch * kHeads * kHeadDim);
+  const Tensor k = random_tensor({kBatch, kHeads, keys, kHeadDim}, placement, 1),
+               v = random_tensor(k.shape(), placement, 2);
+  const Tensor q = random_tensor({kBatch, 1, kHeads, kHeadDim}, placement, 3);
+  return {to_string(k.shape()), 2 * bytes_of(k), 0, [=] { attention_decode(q, k, v, keys, {}, {}, {}); }};
+}
+
+}  // namespace
+
+std::vector<StreamingFamily> of_heads() {
+  return {{"query_norm_logits", make_query_norm},
+          {"route_heads", make_route_heads},
+          {"build_head_lists", make_head_lists},
+          alike("scale_heads", {kHeads, kHeadDim}, 1, 2, 3,
+                [](const std::vector<Variable>& in) {
+                  return scale_heads(in[0], input(full({kHeads}, 0.5, in[0].dtype(), in[0].device())));
+                }),
+          {"append_to_cache", make_append},
+          {"attention_decode", make_decode}};
+}
+
+}  // namespace moh::op_cases

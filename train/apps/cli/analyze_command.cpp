@@ -1,0 +1,194 @@
+#include <unistd.h>
+#include <CLI/CLI.hpp>
+
+#include <algorithm>
+#include <cstdio>
+#include <filesystem>
+#include <iostream>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "core/error.h"
+#include "train/apps/cli/commands.h"
+#include "train/apps/cli/in_processes.h"
+#include "train/base/io/durable_file.h"
+#include "train/base/io/printable.h"
+#include "train/base/log/format.h"
+#include "train/base/log/logging.h"
+#include "train/base/log/progress.h"
+#include "train/heads/analyze/analyze_heads.h"
+#include "train/trainer/run/run_facts.h"
+#include "train/trainer/run/several_processes.h"
+#include "train/trainer/run/stop_signal.h"
+#include "train/trainer/task/load_model.h"
+
+namespace moh::cli {
+
+namespace {
+
+struct AnalyzeArgs : CheckpointArgs {
+  std::string config;
+  std::vector<std::string> sources;  ///< NAME=PATH
+  AnalyzeOptions options;
+  std::string out;  ///< JSON file; empty: none
+  bool overwrite = false;
+};
+
+/// The command line, split into overrides of the run and inputs to analyse.
+struct Inputs {
+  std::vector<std::string> settings;
+  std::vector<AnalyzedFiles> files;
+};
+
+AnalyzedFiles parse_source(const std::string& text) {
+  const std::size_t equals = text.find('=');
+  if (equals == std::string::npos || equals == 0 || equals + 1 == text.size())
+    throw ConfigError(error_message("--source", "", "NAME=PATH", "'" + printable(text) + "'"));
+  return {text.substr(0, equals), {text.substr(equals + 1)}};
+}
+
+Inputs inputs_of(const AnalyzeArgs& args) {
+  constexpr std::string_view kData = "data=";  // repeated ones form one source
+  Inputs inputs;
+  AnalyzedFiles data{"data", {}};
+  for (const std::string& text : args.overrides) {
+    if (text.starts_with(kData))
+      data.paths.push_back(text.substr(kData.size()));
+    else
+      inputs.settings.push_back(text);
+  }
+  if (!data.paths.empty()) inputs.files.push_back(std::move(data));
+  for (const std::string& text : args.sources) {
+    AnalyzedFiles source = parse_source(text);
+    if (std::ranges::find(inputs.files, source.name, &AnalyzedFiles::name) != inputs.files.end()) {
+      throw ConfigError(error_message("--source", "", "names that differ",
+                                      "'" + printable(source.name) + "' twice",
+                                      "put the texts into one folder to count them together"));
+    }
+    inputs.files.push_back(std::move(source));
+  }
+  return inputs;
+}
+
+/// The options on which the numbers of the report depend.
+SharedFacts options_of(const AnalyzeArgs& args) {
+  const AnalyzeOptions& o = args.options;
+  const auto joined = [](const std::vector<std::string>& texts) {
+    std::string all;
+    for (const std::string& text : texts) all += (all.empty() ? "" : " ") + text;
+    return all;
+  };
+  const auto option = [](const char* name, std::string value) {
+    return SharedFact{FactKind::kSettings, name, std::move(value)};
+  };
+  return {option("data=PATH", joined(args.overrides)),
+          option("--source", joined(args.sources)),
+          option("--max-tokens", std::to_string(o.max_tokens)),
+          option("--similarity-tokens", std::to_string(o.similarity_tokens)),
+          option("--rank-tolerance", std::to_string(o.rank_tolerance)),
+          option("--top-tokens", std::to_string(o.top_tokens)),
+          option("--token", joined(o.tokens)),
+          option("--text", o.text)};
+}
+
+/// A progress line, after `seconds` of analysis.
+std::string describe(const AnalyzeProgress& progress, const std::string& unit, double seconds) {
+  if (!progress.ranks) return describe_progress("analyze", progress.done, progress.total, unit, seconds);
+  return "analyze: ranks of " + std::to_string(progress.done) + " of " + std::to_string(progress.total) +
+         " layers";
+}
+
+int analyze_in(const AnalyzeArgs& args, const Families& families, StopSignal& stop, Communicator& processes) {
+  const std::shared_ptr<Console> console = console_of(processes, STDERR_FILENO);
+  start_logging(console);
+  const Inputs inputs = inputs_of(args);
+  if (!args.out.empty()) require_replaceable("--out", args.out, args.overwrite);
+  const LoadedModel loaded =
+      load_model(args.checkpoint, families, inputs.settings, ConfigUse::kModel, processes, args.config);
+  begin_together(loaded.config, processes, options_of(args));
+  require_same_model(loaded, processes);
+  // Created before the analysis, so that a path that cannot be written is reported at once.
+  std::optional<DurableFile> file;
+  if (!args.out.empty() && processes.is_rank0()) file.emplace(args.out);
+  stop.defer();
+  const AnalysisInputs analysis =
+      loaded.family->analysis_inputs(loaded.config, *loaded.model, inputs.files, args.options);
+  require_same(data_facts(analysis.contents), processes);
+  std::int64_t tokens = 0;
+  for (const AnalyzedSource& source : analysis.sources) tokens += source.available;
+  log_info("analyze: sources " + std::to_string(analysis.sources.size()) + ", " + analysis.unit + " " +
+           format_count(static_cast<double>(tokens)));
+  StatusLine line(*console);
+  const auto show = [&](const AnalyzeProgress& progress) {
+    line.update([&] {
+      return describe(progress, analysis.unit, line.elapsed())
+          .substr(0, static_cast<std::size_t>(console->width()));
+    });
+    return !stop.requested();
+  };
+  std::optional<HeadReport> report = analyze_heads(*loaded.model, analysis, show, processes);
+  line.finish();
+  if (!report) {
+    log_info("analyze: stopped by " + std::string(stop.name()) + "; nothing was written");
+    return kInterrupted;
+  }
+  if (!processes.is_rank0()) return kDone;
+  report->checkpoint = loaded.path.string();
+  if (file) {
+    file->write(to_json(*report));
+    file->commit();
+  }
+  std::cout << "checkpoint       " << printable_path(report->checkpoint) << '\n';
+  write_tables(std::cout, *report);
+  return kDone;
+}
+
+int analyze(const AnalyzeArgs& args, const Families& families) {
+  StopSignal stop;
+  return in_processes([&](Communicator& processes) { return analyze_in(args, families, stop, processes); });
+}
+
+}  // namespace
+
+void add_analyze(const Commands& commands) {
+  const auto [command, args] = add_command(
+      commands, "analyze",
+      "Analyse the attention heads of a checkpoint: load, gates, tokens, similarity, rank", analyze);
+  AnalyzeOptions& options = args.options;
+  add_checkpoint_and_text(command, args);
+  add_description(command, args.config);
+  command
+      .add_option("--source", args.sources,
+                  "Texts or images under a name, which are analysed separately; repeatable")
+      ->type_name("NAME=PATH")
+      ->default_str("")
+      ->allow_extra_args(false);
+  command.add_option("--max-tokens", options.max_tokens,
+                     "Tokens to read of each source, spread evenly over it; 0: all");
+  command.add_option("--similarity-tokens", options.similarity_tokens,
+                     "Tokens, of all sources together, for which heads are compared pairwise");
+  command.add_option("--rank-tolerance", options.rank_tolerance,
+                     "Singular values above this share of the largest count for the rank");
+  command.add_option("--top-tokens", options.top_tokens,
+                     "Number of most frequent tokens in the table of tokens");
+  command.add_option("--token", options.tokens, "Show this token in the table instead; repeatable")
+      ->default_str("")
+      ->allow_extra_args(false);
+  command.add_option("--text", options.text, "Also show the selected heads of each token of this text");
+  command.add_option("--out", args.out, "Write the complete report to this file")->type_name("FILE.json");
+  command.add_flag("--overwrite", args.overwrite, "Replace an existing file of --out");
+  command.footer(
+      R"(Without data=PATH and --source, the data that the run held out are used. docs/analyze.md explains the numbers,
+scripts/plot_heads.py draws them. Ctrl-C ends it with exit code 130 and nothing written.
+
+Examples:
+  moh analyze --checkpoint runs/llm/quickstart --out heads.json
+  moh analyze --checkpoint runs/llm/quickstart --source code=train --source prose=docs --max-tokens 20000
+  moh analyze --checkpoint runs/llm/quickstart data=novel.txt threads=1 --text "Give me a short introduction.")");
+}
+
+}  // namespace moh::cli

@@ -1,0 +1,97 @@
+#include <unistd.h>
+#include <CLI/CLI.hpp>
+
+#include <atomic>
+#include <csignal>
+#include <string>
+#include <utility>
+
+#include "train/apps/cli/commands.h"
+#include "train/apps/cli/in_processes.h"
+#include "train/base/log/logging.h"
+#include "train/trainer/config/active_heads.h"
+#include "train/trainer/run/resume_point.h"
+#include "train/trainer/run/start_run.h"
+#include "train/trainer/task/model_source.h"
+
+namespace moh::cli {
+
+namespace {
+
+struct TrainArgs : RunArgs {
+  StartOptions start;
+  std::string log_level;
+};
+
+/// The run's configuration. A resumed run has the model of its own checkpoint: that of init.from may no
+/// longer exist, and shared heads measured on it are in the run's checkpoint.
+RunConfig finish_config(RunFile& file, const TrainArgs& args, const Families& families) {
+  if (args.start.resume && file.leaves_model_open()) {
+    if (const auto saved = saved_model(file.run().output.dir, families))
+      return file.finish(ConfigUse::kData, saved.get());
+  }
+  return finish_run(file, families, ConfigUse::kData);
+}
+
+RunConfig read_config(const TrainArgs& args, const Families& families) {
+  RunFile file = open_run(args, families);
+  const std::size_t logged = file.notes().size();
+  RunConfig run = finish_config(file, args, families);
+  log_notes(file, logged);
+  const MohConfig* const moh = run.family->moh();
+  const std::string note = moh == nullptr ? "" : config::note_of_some_layers(*moh, run.family->heads());
+  if (!note.empty()) log_info(note);
+  return run;
+}
+
+/// Ends the process on a signal before there is anything to save, without waiting for other threads, and with
+/// it the others of the run.
+[[noreturn]] void end_early(RunFolder& folder, std::string_view signal, Communicator* processes) {
+  folder.leave();
+  log_info("train: stopped by " + std::string(signal) + " before the training began; nothing was written");
+  if (processes != nullptr) processes->abort(kPreempted);
+  ::_exit(kPreempted);
+}
+
+int train(const TrainArgs& args, const Families& families) {
+  std::signal(SIGPIPE, SIG_IGN);  // a closed pipe, such as of `| head`, must not end the training
+  RunFolder folder;
+  std::atomic<Communicator*> others = nullptr;
+  StopSignal stop([&](std::string_view signal) { end_early(folder, signal, others); });
+  return in_processes([&](Communicator& processes) {
+    if (!processes.alone()) others = &processes;
+    const std::shared_ptr<Console> console = console_of(processes, STDOUT_FILENO);
+    start_logging(console, args.log_level);
+    StartOptions options = args.start;
+    options.config_file = args.config;
+    const TrainOutcome outcome =
+        start_run(read_config(args, families), options, {families, folder, stop, console, processes});
+    console->print(format_summary(outcome.summary));
+    return outcome.finished ? kDone : kPreempted;
+  });
+}
+
+}  // namespace
+
+void add_train(const Commands& commands) {
+  const auto [command, args] = add_command(commands, "train", "Train a model from a configuration", train);
+  add_run_arguments(command, args, /*required=*/true);
+  command.add_flag("--resume", args.start.resume,
+                   "Resume from the newest checkpoint in output.dir, if there is one");
+  CLI::Option* overwrite =
+      command.add_flag("--overwrite", args.start.overwrite, "Remove the run in output.dir and start over");
+  overwrite->excludes("--resume");
+  command.add_flag("--allow-older", args.start.allow_older,
+                   "Resume from an older checkpoint if the newest is damaged");
+  command.add_flag("--allow-changes", args.start.allow_changes,
+                   "Resume although the configuration or the data changes what is computed");
+  command.add_option("--log-level", args.log_level, "trace, debug, info, warning, error or off");
+  command.footer(R"(Examples:
+  moh train configs/llm/quickstart.yaml
+  moh train configs/llm/tiny_shakespeare_moh_50.yaml data.train=input.txt output.dir=runs/moh_50
+  moh train configs/llm/tiny_shakespeare_moh_50.yaml data.train=input.txt output.dir=runs/moh_50 --resume
+
+)" + std::string(kExitCodes));
+}
+
+}  // namespace moh::cli

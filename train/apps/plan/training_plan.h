@@ -1,0 +1,107 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <limits>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "train/apps/plan/dry_step.h"
+
+namespace moh {
+
+/// Peak compute rate of a GPU, from a data sheet or a measurement.
+struct PeakRate {
+  double tflops = 0;
+  std::string name;        ///< of the GPU; empty if the user gave a number
+  std::string arithmetic;  ///< of the rate: "bfloat16", "float32 on tensor cores (TF32)", ...; likewise
+  std::string hint;        ///< higher rates of this GPU in other precisions; empty if there is none
+};
+
+/// Options of `moh plan` besides the configuration.
+struct PlanOptions {
+  std::int64_t gpus = 1;                     ///< number of devices, which share the samples of a step
+  std::optional<std::int64_t> zero;          ///< stage of ZeRO, in place of comm.zero
+  std::optional<std::int64_t> memory_bytes;  ///< of each device; without it nothing is said about fitting
+  double mfu = 0.4;                          ///< model FLOP utilisation, in (0, 1]
+  std::optional<PeakRate> peak;              ///< of each device; without it no time is estimated
+};
+
+/// Parses "141GB", "79.6 GiB", "24e9": decimal units (kB, MB, GB, TB), binary ones (KiB, MiB, GiB, TiB), or
+/// bytes. Throws ValueError naming `option`.
+std::int64_t parse_memory(const std::string& text, const std::string& option);
+
+/// Parses "989" (TFLOP/s), or the name of a GPU whose rates are published: "H100", "H200", "A100", or as the
+/// driver reports it (train/base/measure/ceilings.h). The rate is that of `dtype`, with `tf32` that of tensor
+/// cores for float32. Throws ValueError naming `option`.
+PeakRate parse_peak(const std::string& text, DType dtype, const std::string& option, bool tf32 = false);
+/// Whether `text` is a number for parse_peak(), and not the name of a GPU.
+bool is_number(const std::string& text);
+
+/// Checkpoints in the folder of a run.
+struct DiskPlan {
+  std::int64_t bytes = 0;  ///< of one
+  std::int64_t most = 0;   ///< at a time, one of them while it is written
+
+  /// Bytes of all of them; the largest number if that is too small for it.
+  std::int64_t total() const {
+    std::int64_t product = 0;
+    return __builtin_mul_overflow(bytes, most, &product) ? std::numeric_limits<std::int64_t>::max() : product;
+  }
+};
+
+/// The memory of a device under one setting of model.recompute.
+struct MemoryChoice {
+  RecomputeLevel recompute = RecomputeLevel::kNone;
+  MemoryPlan memory;
+  std::int64_t largest_batch = 0;  ///< train.batch_size that still fits in PlanOptions::memory_bytes; 0: none
+};
+
+/// Estimated speed and duration of training.
+struct TimePlan {
+  double items_per_s = 0, step_seconds = 0;
+  std::optional<double> seconds;             ///< of the run's steps, if their number is known
+  std::optional<double> evaluation_seconds;  ///< of its evaluations, if their size is known, too
+};
+
+/// The evaluations of a run.
+struct EvaluationPlan {
+  std::int64_t count = 0;
+  /// Forward passes of each, in items, pictures that the model draws among them. Nothing if all held-out data
+  /// are evaluated, whose size is not known without them.
+  std::optional<std::int64_t> items;
+};
+
+/// Estimated memory of each device, operations and time of a training run.
+struct TrainingPlan {
+  RunConfig config;  ///< of one device, with its share as train.batch_size and train.accumulate
+  PlanOptions options;
+  DryStep step;                      ///< of a single micro-batch
+  StepFlops flops_per_item;          ///< forward and backward pass
+  std::vector<MemoryChoice> memory;  ///< without and, where the family supports it, with recomputation
+  /// Bytes that a device needs at least in each precision: with train.batch_size 1 and model.recompute layer.
+  std::array<std::pair<Precision, std::int64_t>, 2> least = {
+      {{Precision::kFloat32, 0}, {Precision::kBFloat16, 0}}};
+  std::optional<TimePlan> time;
+
+  /// Counts the best checkpoint if checkpoint.keep_best is set, and those of checkpoint.keep.
+  DiskPlan disk() const;
+  std::int64_t items_per_sample() const { return step.items / config.train.batch_size; }
+  /// Items of all devices together: each computes its own micro-batches (data parallelism).
+  std::int64_t items_per_step() const;
+  /// Steps of the run; nothing for epochs of data of unknown size.
+  std::optional<std::int64_t> steps() const;
+  /// Nothing for such data.
+  std::optional<EvaluationPlan> evaluations() const;
+  /// Operations of all evaluations over those of all steps; nothing where one is not known.
+  std::optional<double> evaluation_share() const;
+  const MemoryChoice& configured() const;
+  bool fits(const MemoryChoice& choice) const;
+};
+
+/// Throws ValueError for options out of range, and as dry_step.
+TrainingPlan plan_training(const RunConfig& config, const PlanOptions& options, const MakeTask& make_task);
+
+}  // namespace moh

@@ -1,0 +1,201 @@
+#include "train/apps/serve/completion_json.h"
+
+#include <algorithm>
+#include <chrono>
+#include <nlohmann/json.hpp>
+#include <random>
+#include <utility>
+
+namespace moh {
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+std::string dump(const Json& value) {
+  return value.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+/// Counts the characters of a text as it is sent, in which bytes that are no character are U+FFFD.
+class CharacterCount {
+ public:
+  void push(std::string_view bytes) { count_ += characters_in(text_.push(bytes)); }
+  /// Ends a character: the following bytes begin another.
+  void finish() { count_ += characters_in(text_.finish()); }
+  /// Characters that have begun.
+  std::int64_t begun() const { return count_ + characters_in(Utf8Stream(text_).finish()); }
+
+ private:
+  static std::int64_t characters_in(std::string_view text) {
+    return std::ranges::count_if(text,
+                                 [](char byte) { return (static_cast<unsigned char>(byte) & 0xC0) != 0x80; });
+  }
+
+  Utf8Stream text_{ControlCharacters::kKeep};
+  std::int64_t count_ = 0;
+};
+
+/// The most probable tokens and the token itself. Each id has an entry of its own: clients compare the
+/// largest value with the token's, so that a name that two ids share would hide one of them.
+Json top_of(const TokenLogprobs& score, const TokenText& text) {
+  Json top = Json::object();
+  const auto add = [&](TokenId id, float logprob) {
+    std::string name = text.name(id);
+    if (top.contains(name)) name = TokenText::number_name(id);
+    top[name] = static_cast<double>(logprob);
+  };
+  for (const TokenLogprob& token : score.top) add(token.id, token.logprob);
+  const bool listed = std::ranges::find(score.top, score.id, &TokenLogprob::id) != score.top.end();
+  if (!listed) add(score.id, *score.logprob);
+  return top;
+}
+
+std::string new_id() {
+  static thread_local std::mt19937_64 draw(std::random_device{}());
+  char text[32];
+  std::snprintf(text, sizeof text, "cmpl-%016llx", static_cast<unsigned long long>(draw()));
+  return text;
+}
+
+const char* name_of(Finish finish) {
+  return finish == Finish::kStop ? "stop" : "length";
+}
+
+}  // namespace
+
+struct CompletionJson::State {
+  struct Choice {
+    std::string text;
+    Json finish = nullptr;
+    Json tokens = Json::array(), logprobs = Json::array(), top = Json::array(), offsets = Json::array();
+    CharacterCount characters;     ///< of the tokens so far
+    std::int64_t prompt_left = 0;  ///< tokens of the prompt whose scores come first
+    std::string echo;              ///< until the first piece
+    bool is_text = false;          ///< the prompt came as text, which has no special tokens
+  };
+
+  /// The scores of a piece; those of earlier ones are forgotten if `fresh`.
+  void add_scores(Choice& choice, const TextPiece& piece) const {
+    for (const TokenLogprobs& score : piece.scores) {
+      const bool of_prompt = choice.prompt_left > 0;
+      choice.tokens.push_back(text.name(score.id));
+      choice.logprobs.push_back(score.logprob ? Json(static_cast<double>(*score.logprob)) : Json(nullptr));
+      choice.top.push_back(score.logprob ? top_of(score, text) : Json(nullptr));
+      choice.offsets.push_back(choice.characters.begun());
+      choice.characters.push(shown_bytes(choice, score.id, of_prompt));
+      // The prompt and what follows it become text apart.
+      if (of_prompt && --choice.prompt_left == 0) choice.characters.finish();
+    }
+  }
+
+  /// The bytes that a token adds to the text.
+  std::string_view shown_bytes(const Choice& choice, TokenId token, bool of_prompt) const {
+    if (token >= text.tokenizer().vocab_size()) return {};
+    std::string_view bytes =
+        of_prompt && !choice.is_text ? text.bytes(token) : text.tokenizer().token_bytes(token);
+    const bool begins = of_prompt && choice.characters.begun() == 0;
+    if (begins && text.tokenizer().drops_leading_space() && bytes.starts_with(' ')) bytes.remove_prefix(1);
+    return bytes;
+  }
+
+  void add(Choice& choice, const TextPiece& piece) {
+    choice.text += std::exchange(choice.echo, {}) + piece.text;
+    if (piece.finish) choice.finish = name_of(*piece.finish);
+    if (has_logprobs) add_scores(choice, piece);
+    generated += piece.tokens;
+  }
+
+  /// Takes the scores out of the choice: a copy of many would take much memory.
+  Json json_of(Choice& choice, std::size_t index) const {
+    Json logprobs = nullptr;
+    if (has_logprobs) {
+      logprobs = Json::object();
+      logprobs["tokens"] = std::exchange(choice.tokens, Json::array());
+      logprobs["token_logprobs"] = std::exchange(choice.logprobs, Json::array());
+      logprobs["top_logprobs"] = std::exchange(choice.top, Json::array());
+      logprobs["text_offset"] = std::exchange(choice.offsets, Json::array());
+    }
+    Json result = Json::object();
+    result["index"] = index;
+    result["text"] = std::exchange(choice.text, {});
+    result["logprobs"] = std::move(logprobs);
+    result["finish_reason"] = choice.finish;
+    return result;
+  }
+
+  Json usage() const {
+    return {{"prompt_tokens", prompt_tokens},
+            {"completion_tokens", generated},
+            {"total_tokens", prompt_tokens + generated}};
+  }
+  Json object(Json choice_list) const {
+    Json result = {{"id", id}, {"object", "text_completion"}, {"created", created}, {"model", model}};
+    result["choices"] = std::move(choice_list);  // a list of initial values would copy it
+    return result;
+  }
+
+  const TokenText& text;
+  std::string model, id = new_id();
+  std::int64_t created =
+      std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch())
+          .count();
+  bool has_logprobs = false;
+  std::int64_t prompt_tokens = 0, generated = 0;
+  std::vector<Choice> choices = {};
+};
+
+CompletionJson::CompletionJson(const CompletionRequest& request, const std::vector<std::vector<TokenId>>& ids,
+                               std::string model, const TokenText& text)
+    : state_(new State{.text = text, .model = std::move(model)}) {
+  state_->has_logprobs = request.logprobs.has_value();
+  for (std::size_t i = 0; i < ids.size(); ++i) {
+    state_->prompt_tokens += std::ssize(ids[i]);
+    State::Choice choice;
+    const auto* const given = std::get_if<std::string>(&request.prompts[i]);
+    choice.is_text = given != nullptr;
+    if (request.echo) {
+      choice.echo = given != nullptr ? *given : text.decode(ids[i]);
+      if (state_->has_logprobs) choice.prompt_left = std::ssize(ids[i]);
+    }
+    state_->choices.insert(state_->choices.end(), static_cast<std::size_t>(request.n), choice);
+  }
+}
+
+std::int64_t CompletionJson::prompt_tokens() const {
+  return state_->prompt_tokens;
+}
+
+std::int64_t CompletionJson::generated_tokens() const {
+  return state_->generated;
+}
+
+CompletionJson::~CompletionJson() = default;
+CompletionJson::CompletionJson(CompletionJson&&) noexcept = default;
+
+void CompletionJson::add(const TextPiece& piece) {
+  state_->add(state_->choices[piece.choice], piece);
+}
+
+std::string CompletionJson::whole() {
+  Json choices = Json::array();
+  for (std::size_t i = 0; i < state_->choices.size(); ++i)
+    choices.push_back(state_->json_of(state_->choices[i], i));
+  Json object = state_->object(std::move(choices));
+  object["usage"] = state_->usage();
+  return dump(object);
+}
+
+std::string CompletionJson::chunk(const TextPiece& piece) {
+  State::Choice& choice = state_->choices[piece.choice];
+  state_->add(choice, piece);
+  if (choice.text.empty() && choice.tokens.empty() && choice.finish.is_null()) return {};
+  return dump(state_->object(Json::array({state_->json_of(choice, piece.choice)})));
+}
+
+std::string CompletionJson::usage_chunk() const {
+  Json object = state_->object(Json::array());
+  object["usage"] = state_->usage();
+  return dump(object);
+}
+
+}  // namespace moh

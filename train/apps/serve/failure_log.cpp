@@ -1,0 +1,17 @@
+#include "train/apps/serve/failure_log.h"
+
+#include <string>
+
+#include "train/base/log/logging.h"
+
+namespace moh {
+
+void log_failure(const std::exception& error) noexcept {
+  try {
+    log_error(std::string("serve: ") + error.what());
+  } catch (const std::exception&) {
+    // The error itself has been dealt with.
+  }
+}
+
+}  // namespace moh

@@ -1,0 +1,79 @@
+#include "train/apps/serve/token_text.h"
+
+#include <algorithm>
+
+#include "core/error.h"
+#include "train/apps/serve/request_error.h"
+#include "train/base/io/printable.h"
+
+namespace moh {
+
+TokenText::TokenText(const Tokenizer& tokenizer) : tokenizer_(tokenizer) {
+  for (std::int64_t id = 0; id < tokenizer.vocab_size(); ++id)
+    longest_ = std::max(longest_, bytes(static_cast<TokenId>(id)).size());
+}
+
+std::int64_t TokenText::tokens_at_least(std::size_t bytes) const {
+  return static_cast<std::int64_t>(bytes / longest_ / 4);
+}
+
+std::string TokenText::end_text() const {
+  const std::optional<TokenId> end = tokenizer_.end_of_document();
+  return end ? std::string(tokenizer_.special_text(*end)) : std::string();
+}
+
+std::string TokenText::start_text() const {
+  const std::optional<TokenId> start = tokenizer_.beginning();
+  return start ? std::string(tokenizer_.special_text(*start)) : std::string();
+}
+
+std::vector<TokenId> TokenText::encode(const std::string& param, std::string_view text,
+                                       bool with_start) const {
+  std::vector<TokenId> ids;
+  if (with_start) ids = tokenizer_.sequence_start();
+  // Not every tokenizer finds its special tokens in a text: SentencePiece's do not.
+  if (!text.empty() && text == end_text()) {
+    ids.push_back(*tokenizer_.end_of_document());
+  } else if (!text.empty() && text == start_text()) {
+    ids.push_back(*tokenizer_.beginning());
+  } else {
+    try {
+      tokenizer_.encode(text, ids);
+    } catch (const DataError& error) {
+      throw RequestError(400, param + ": " + error.what(), param);
+    }
+  }
+  return ids;
+}
+
+void TokenText::require_known(const std::string& param, const std::vector<TokenId>& ids) const {
+  for (const TokenId id : ids) {
+    if (id < 0 || id >= tokenizer_.vocab_size())
+      throw bad_parameter(param, "token ids from 0 to " + std::to_string(tokenizer_.vocab_size() - 1),
+                          std::to_string(id));
+  }
+}
+
+std::string_view TokenText::bytes(TokenId id) const {
+  if (id < 0 || id >= tokenizer_.vocab_size()) return {};  // the model's vocabulary may be padded
+  const std::string_view text = tokenizer_.token_bytes(id);
+  return text.empty() ? tokenizer_.special_text(id) : text;
+}
+
+std::string TokenText::decode(const std::vector<TokenId>& ids) const {
+  std::string text;
+  for (const TokenId id : ids) text += bytes(id);
+  if (tokenizer_.drops_leading_space() && text.starts_with(' ')) text.erase(0, 1);
+  return with_valid_utf8(text);
+}
+
+std::string TokenText::name(TokenId id) const {
+  const std::string_view text = bytes(id);
+  if (text.empty()) return number_name(id);
+  if (is_utf8(text)) return std::string(text);
+  std::string name = "bytes:";
+  for (const char byte : text) name += "\\x" + hex_digits({&byte, 1});
+  return name;
+}
+
+}  // namespace moh

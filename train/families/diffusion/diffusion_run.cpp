@@ -1,0 +1,249 @@
+#include "train/families/diffusion/diffusion_run.h"
+
+#include <array>
+#include <utility>
+
+#include "core/error.h"
+#include "models/diffusion/dit.h"
+#include "models/find_preset.h"
+#include "train/config/problems.h"
+#include "train/families/images/image_run.h"
+#include "train/trainer/config/enum_names.h"
+
+namespace moh {
+
+namespace {
+
+using config::at_least;
+using config::Bounds;
+using config::Difference;
+using config::Section;
+
+/// Keys or sections of the model that a run may set differently from the checkpoint it starts from.
+constexpr std::array<std::string_view, 3> kFree = {"model.preset", "model.recompute", "model.moh."};
+/// Keys of the model that concern only its training.
+constexpr std::array<std::string_view, 8> kOfTraining = {
+    "model.recompute",          "model.moh.balance_loss",      "model.moh.balance_scope",
+    "model.moh.balance_layers", "model.moh.balance_weight",    "model.moh.router_init",
+    "model.moh.z_loss_weight",  "model.moh.top_k_anneal_until"};
+/// Keys that shapes do not determine.
+constexpr std::array<std::string_view, 5> kUnseen = {"model.image_size", "model.heads", "model.head_dim",
+                                                     "model.moh.top_k", "model.moh.gate_scaling"};
+/// Keys that may be omitted for weights without a configuration.
+constexpr std::array<std::string_view, 3> kOptional = {"model.preset", "model.recompute", "model.moh."};
+
+constexpr std::array<std::string_view, 1> kNoAutoencoder = {TrainingSamples::kNoAutoencoder};
+
+constexpr double kMaxSide = 1 << 12, kMaxPictures = 1 << 30, kMaxRatio = 1024, kMaxShown = 1024;
+
+Bounds share() {
+  return {.low = 0, .high = 1};
+}
+
+void add_fields(DitConfig& c, Section& s) {
+  s.field("image_size", c.image_size, at_least(1).capped(kMaxSide),
+          "Side of the images, or of latents, that the model makes.");
+  s.field("patch_size", c.patch_size, at_least(1).capped(kMaxSide),
+          "Side of a patch, which becomes a token.");
+  s.field("channels", c.channels, at_least(1).capped(kMaxRatio), "Channels: 3 of pixels, 4 of latents.");
+  s.field("classes", c.classes, at_least(1).capped(config::kMaxVocab),
+          "Number of classes: those of the training images.");
+  s.field("layers", c.layers, at_least(1).capped(config::kMaxLayers), "Number of transformer blocks.");
+  s.field("hidden", c.hidden, at_least(1).capped(config::kMaxWidth), "Width of a token.");
+  s.field("heads", c.heads, at_least(1).capped(config::kMaxHeads),
+          "Heads per layer: one number, or a list with one for each layer, which needs `head_dim`.");
+  s.field("head_dim", c.head_dim, at_least(0).capped(config::kMaxWidth),
+          "Width of a head; `heads` times it may differ from `hidden`. 0: `hidden` / `heads`.");
+  s.field("mlp_ratio", c.mlp_ratio, at_least(1).capped(kMaxRatio), "Width inside the MLP / `hidden`.");
+  s.field("learn_variance", c.learn_variance,
+          "Predict the variance of each step, too, trained by the variational bound.");
+  s.field("recompute", c.recompute,
+          "Activations that the backward pass recomputes instead of keeping them in memory: `none`, or all "
+          "inside of each `layer` (activation checkpointing).");
+  s.section(config::describe(c.moh));
+}
+
+Section data_section(ImageDataConfig& c) {
+  Section s("data", "Training and validation images.");
+  s.field("train", c.train,
+          "A folder with a folder of JPEG or PNG files for each class, tar archives (WebDataset) or a folder "
+          "of them, or files of CIFAR-10's binary version; for a model of latents, a folder that `moh data "
+          "latents` made, or shards of one.");
+  s.field("validation", c.validation, "Held-out images or latents, given likewise. Empty: none.");
+  s.field("class_names", c.class_names,
+          "A file (or several, one after the other) with the name of a class on each line, in the order of "
+          "the labels. Empty: those of the training images, which checkpoints keep.");
+  s.field("drawn", c.drawn, at_least(0, "pictures").capped(kMaxPictures),
+          "Without `train`: train on this many synthetic images of shapes, of eight classes.");
+  s.field("drawn_validation", c.drawn_validation, at_least(0, "pictures").capped(kMaxPictures),
+          "Without `validation`: hold out this many drawn images.");
+  s.field("interpolation", c.interpolation,
+          "Filter that resizes the square in the middle of an image to `model.image_size`, as Pillow's of "
+          "that name.");
+  s.field("on_error", c.on_error,
+          "At a broken image: `stop` with its name, or `skip` it, take the next one in its place and report "
+          "it at the end.");
+  s.field("workers", c.workers, at_least(0).capped(1024),
+          "Threads that make batches ahead of their use; they change no result. 0: as many as `threads`.");
+  return s;
+}
+
+Section diffusion_section(DiffusionConfig& c) {
+  Section s("diffusion", "How the model is trained.");
+  s.field("label_dropout", c.label_dropout, share(),
+          "Probability that a sample has no label, which classifier-free guidance needs.");
+  s.field("flip", c.flip, share(), "Probability that left and right are exchanged.");
+  return s;
+}
+
+Section sample_section(TrainingSamples& c) {
+  Section s("sample",
+            "Images that the model draws after each evaluation, of the classes in turns, into samples/ of "
+            "the run's folder.");
+  s.field("pictures", c.pictures, at_least(0, "pictures").capped(kMaxShown), "Number of images. 0: none.");
+  s.path_or_word("autoencoder", c.autoencoder, kNoAutoencoder,
+                 "For a model of latents: a folder with diffusers' AutoencoderKL, which decodes them in "
+                 "float32. `none`: no images are drawn.");
+  s.field("sampler", c.options.reverse.kind,
+          "`ancestral` draws each step from the model's distribution, `ddim` has no noise after the start.");
+  s.field("steps", c.options.steps,
+          "Steps of the 1000: how many, or as guided-diffusion writes them: 10,15,20 or ddim50.");
+  s.field("guidance", c.options.guidance, Bounds{.low = 0, .high = kMaxRatio},
+          "Scale of classifier-free guidance. 1: none, as always where `diffusion.label_dropout` is 0 or 1.");
+  return s;
+}
+
+DitConfig spelt_out(DitConfig c) {
+  c.moh = spelt_out(c.moh, c.layers);
+  c.head_dim = c.head_width();
+  if (c.heads.each.empty())
+    c.heads = std::vector<std::int64_t>(static_cast<std::size_t>(c.layers), c.heads.every);
+  return c;
+}
+
+/// The differences between two models by key, except keys in `free`.
+std::vector<Difference> model_differences(DitConfig expected, DitConfig found,
+                                          std::span<const std::string_view> free) {
+  expected = spelt_out(std::move(expected));
+  found = spelt_out(std::move(found));
+  Section expected_fields("model", ""), found_fields("model", "");
+  add_fields(expected, expected_fields);
+  add_fields(found, found_fields);
+  return differences(expected_fields, found_fields, free);
+}
+
+}  // namespace
+
+ImageDataConfig DiffusionRun::settled_data() const {
+  ImageDataConfig settled = data;
+  settled.image_size = settled.eval_resize = settled.drawn_side = model.image_size;
+  return settled;
+}
+
+void DiffusionRun::describe(Section& root) {
+  Section s("model", "The diffusion transformer (DiT), with or without MoH.");
+  std::vector<std::string> names = presets();
+  names.emplace(names.begin(), kNoPreset);
+  s.field(
+      "preset", config::choice_of(preset, std::move(names)),
+      "A published model that sets all keys of this section; keys that are given, in any file, override it.");
+  add_fields(model, s);
+  root.section(std::move(s));
+  root.section(data_section(data));
+  root.section(diffusion_section(diffusion));
+  root.section(sample_section(sample));
+  describe_evaluated(evaluated, root);
+}
+
+void DiffusionRun::check(const RunConfig& run, config::Rules& rules) const {
+  ConfigFaults faults("model.");
+  moh::check(model, faults);
+  rules.refuse(faults);
+  config::check(evaluated, "eval.max_pictures", rules);
+  try {
+    steps_of(sample.options.steps, kDiffusionSteps);
+  } catch (const ValueError& error) {
+    rules.refuse({"sample.steps"}, "a number of steps, numbers of sections, or ddimN", sample.options.steps,
+                 error.what());
+  }
+  if (run.init.distill.weight > 0) {
+    rules.refuse({"init.distill.weight"}, "0 for task: diffusion, which has no logits to compare",
+                 std::to_string(run.init.distill.weight));
+  }
+  if (model.channels == Picture::kChannels && sample.decodes()) {
+    rules.refuse({"sample.autoencoder", "model.channels"}, "none for a model of pixels",
+                 sample.autoencoder.string());
+  }
+  if (!data.class_names.empty() && data.train.empty() && data.drawn > 0) {
+    rules.refuse({"data.class_names", "data.drawn"}, "none for drawn pictures, whose names are known",
+                 data.class_names.front().string());
+  }
+}
+
+EvaluationWork DiffusionRun::evaluation_work() const {
+  EvaluationWork work{held_out_work(data, evaluated)};
+  const bool draws = model.channels == Picture::kChannels || sample.decodes();
+  const std::int64_t passes = sample.options.guidance == 1 ? 1 : 2;
+  if (draws)
+    work.samples = sample.pictures * passes *
+                   static_cast<std::int64_t>(steps_of(sample.options.steps, kDiffusionSteps).size());
+  return work;
+}
+
+void DiffusionRun::require_data(config::Rules& rules) const {
+  if (data.train.empty() && data.drawn == 0) {
+    rules.refuse({"data.train"}, "pictures to train on", "no path",
+                 "name a folder with a folder of pictures for each class: data.train=pictures");
+  }
+}
+
+std::vector<std::string> DiffusionRun::presets() const {
+  std::vector<std::string> names;
+  for (const DitPreset& known : dit_presets()) names.emplace_back(known.name);
+  return names;
+}
+
+void DiffusionRun::remember(std::span<const std::pair<std::string, std::string>> identity) {
+  class_names = class_names_in(identity, class_names);
+  for (const auto& [name, value] : identity) {
+    if (name == kAutoencoderHash) trained_autoencoder = value;
+  }
+}
+
+void DiffusionRun::begin_with_preset(std::string_view name) {
+  const DitPreset* known = find_preset(dit_presets(), name);
+  MOH_CHECK(known != nullptr, "begin_with_preset: one of presets()");
+  preset = name;
+  model = known->config;
+}
+
+void DiffusionRun::begin_with_model_of(const FamilyConfig& checkpoint) {
+  model = diffusion_run(checkpoint).model;
+}
+
+std::vector<Difference> DiffusionRun::disagreements(const FamilyConfig& checkpoint) const {
+  return model_differences(diffusion_run(checkpoint).model, model, kFree);
+}
+
+std::vector<Difference> DiffusionRun::other_results(const FamilyConfig& other) const {
+  return model_differences(diffusion_run(other).model, model, kOfTraining);
+}
+
+std::span<const std::string_view> DiffusionRun::unseen_in_weights() const {
+  return kUnseen;
+}
+
+std::span<const std::string_view> DiffusionRun::optional_model_keys() const {
+  return kOptional;
+}
+
+const DiffusionRun& diffusion_run(const FamilyConfig& family) {
+  if (const auto* run = dynamic_cast<const DiffusionRun*>(&family)) return *run;
+  throw ConfigError(error_message("task", "", DiffusionRun::kTask, family.task()));
+}
+
+const DiffusionRun& diffusion_run(const RunConfig& run) {
+  return diffusion_run(*run.family);
+}
+
+}  // namespace moh

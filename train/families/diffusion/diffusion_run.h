@@ -1,0 +1,81 @@
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "models/diffusion/dit_config.h"
+#include "train/families/diffusion/sampling/sample_options.h"
+#include "train/families/images/image_data_config.h"
+#include "train/trainer/config/run_config.h"
+
+namespace moh {
+
+/// Under which a checkpoint keeps the hash of the autoencoder that made its latents (Task::identity).
+inline constexpr std::string_view kAutoencoderHash = "autoencoder";
+
+/// How a run with diffusion trains: the section `diffusion`.
+struct DiffusionConfig {
+  double label_dropout = 0.1;  ///< share of samples without a label, for guidance
+  double flip = 0.5;
+};
+
+/// The pictures that a run draws after each evaluation: the section `sample`.
+struct TrainingSamples {
+  static constexpr std::string_view kNoAutoencoder = "none";
+
+  std::int64_t pictures = 16;                         ///< 0: none
+  std::filesystem::path autoencoder{kNoAutoencoder};  ///< a folder, for a model of latents
+  bool decodes() const { return autoencoder != kNoAutoencoder; }
+  SampleOptions options{.steps = "50", .reverse = {.kind = SamplerKind::kDdim}};
+};
+
+/// The part of a run's configuration that `task: diffusion` defines.
+struct DiffusionRun final : CloneableFamilyConfig<DiffusionRun> {
+  static constexpr std::string_view kTask = "diffusion";
+  static constexpr std::string_view kNoPreset = "none";
+
+  std::string preset{kNoPreset};
+  DitConfig model;
+  ImageDataConfig data;
+  DiffusionConfig diffusion;
+  TrainingSamples sample;
+  /// Class names of a checkpoint's training, in the order of labels; empty: those of data.class_names or of
+  /// the pictures.
+  std::vector<std::string> class_names;
+  /// Hash of the autoencoder that made the latents of a checkpoint's training; empty: not known.
+  std::string trained_autoencoder;
+  EvaluationBound evaluated;  ///< eval.max_pictures
+
+  /// The section `data` for pictures of the model's size.
+  ImageDataConfig settled_data() const;
+
+  std::string_view task() const override { return kTask; }
+  std::string_view folder() const override { return "dit"; }
+  void describe(config::Section& root) override;
+  void check(const RunConfig& run, config::Rules& rules) const override;
+  void require_data(config::Rules& rules) const override;
+  bool has_epochs() const override { return true; }
+  std::vector<std::string> presets() const override;
+  void remember(std::span<const std::pair<std::string, std::string>> identity) override;
+  std::vector<std::string> evaluation_settings(const std::string& path) const override {
+    return {"data.validation=" + path, "eval.max_pictures=0"};
+  }
+  void begin_with_preset(std::string_view name) override;
+  void begin_with_model_of(const FamilyConfig& checkpoint) override;
+  std::vector<config::Difference> disagreements(const FamilyConfig& checkpoint) const override;
+  std::vector<config::Difference> other_results(const FamilyConfig& other) const override;
+  std::span<const std::string_view> unseen_in_weights() const override;
+  std::span<const std::string_view> optional_model_keys() const override;
+  MohConfig* moh() override { return &model.moh; }
+  PerLayer heads() const override { return model.heads; }
+  RecomputeLevel* recompute() override { return &model.recompute; }
+  EvaluationWork evaluation_work() const override;
+};
+
+/// The part of a run's configuration that the family defines. Throws ConfigError for a run of another task.
+const DiffusionRun& diffusion_run(const FamilyConfig& family);
+const DiffusionRun& diffusion_run(const RunConfig& run);
+
+}  // namespace moh

@@ -1,0 +1,178 @@
+#include "train/families/images/image_run.h"
+
+#include <algorithm>
+#include <array>
+#include <iterator>
+#include <utility>
+
+#include "core/error.h"
+#include "train/config/problems.h"
+
+namespace moh {
+
+namespace {
+
+using config::Difference;
+using config::Section;
+
+/// Keys or sections of the model that a run may set differently from the checkpoint it starts from.
+constexpr std::array<std::string_view, 5> kFree = {"model.preset", "model.image_size", "model.drop_path",
+                                                   "model.recompute", "model.moh."};
+
+/// Keys of the model that concern only its training.
+constexpr std::array<std::string_view, 9> kOfTraining = {
+    "model.drop_path",         "model.recompute",          "model.moh.balance_loss",
+    "model.moh.balance_scope", "model.moh.balance_layers", "model.moh.balance_weight",
+    "model.moh.router_init",   "model.moh.z_loss_weight",  "model.moh.top_k_anneal_until"};
+
+/// Keys that shapes do not determine.
+constexpr std::array<std::string_view, 9> kUnseen = {"model.image_size",
+                                                     "model.vit.heads",
+                                                     "model.vit.norm_eps",
+                                                     "model.transnext.pool_ratios",
+                                                     "model.transnext.patch_size",
+                                                     "model.transnext.kept_keys",
+                                                     "model.transnext.fixed_pool_size",
+                                                     "model.moh.top_k",
+                                                     "model.moh.gate_scaling"};
+
+/// Keys that may be omitted for weights without a configuration, of which those of the other architecture
+/// describe nothing.
+constexpr std::array<std::string_view, 5> kOptional = {"model.preset", "model.drop_path", "model.recompute",
+                                                       "model.moh.", "model.vit."};
+constexpr std::array<std::string_view, 5> kOptionalOfVit = {
+    "model.preset", "model.drop_path", "model.recompute", "model.moh.", "model.transnext."};
+
+/// The differences between two models by key, except keys in `free`.
+std::vector<Difference> model_differences(ImageModelConfig expected, ImageModelConfig found,
+                                          std::span<const std::string_view> free) {
+  expected = spelt_out(std::move(expected));
+  found = spelt_out(std::move(found));
+  Section expected_fields("model", ""), found_fields("model", "");
+  add_fields(expected, expected_fields);
+  add_fields(found, found_fields);
+  return differences(expected_fields, found_fields, free);
+}
+
+constexpr std::string_view kMean = "data.mean", kStd = "data.std";
+
+/// The differences in mean and deviation, by which pictures are normalised.
+std::vector<Difference> statistics_differences(ImageDataConfig expected, ImageDataConfig found) {
+  std::vector<Difference> differing = differences(image_data_section(expected), image_data_section(found));
+  std::erase_if(differing, [](const Difference& d) { return d.key != kMean && d.key != kStd; });
+  return differing;
+}
+
+}  // namespace
+
+void ImageRun::describe(Section& root) {
+  Section s("model", "The classifier of images, with or without MoH.");
+  std::vector<std::string> names = presets();
+  names.emplace(names.begin(), kNoPreset);
+  s.field(
+      "preset", config::choice_of(preset, std::move(names)),
+      "A published model that sets all keys of this section; keys that are given, in any file, override it.");
+  add_fields(model, s);
+  root.section(std::move(s));
+  root.section(image_data_section(data));
+  root.section(augment_section(augment));
+  describe_evaluated(evaluated, root);
+  root.section_named("init").field(
+      "new_head", new_head,
+      "Begin with a new classifier, of `model.classes` classes; without it a checkpoint with another number "
+      "of classes is refused.");
+}
+
+void ImageRun::check(const RunConfig& run, config::Rules& rules) const {
+  ConfigFaults faults = faults_of(model.architecture);
+  moh::check(model, faults);
+  rules.refuse(faults);
+  const ImageDataConfig settled = settled_data();
+  moh::check(settled, augment, run.train.batch_size * run.train.accumulate, rules);
+  config::check(evaluated, "eval.max_pictures", rules);
+  if (data.eval_crop == EvaluationCrop::kOriginal && data.eval_resize != 0) {
+    rules.refuse({"data.eval_resize", "data.eval_crop"}, "0, as data.eval_crop: original resizes nothing",
+                 std::to_string(data.eval_resize));
+  }
+  if (!data.class_names.empty() && data.train.empty() && data.drawn > 0) {
+    rules.refuse({"data.class_names", "data.drawn"}, "none for drawn pictures, whose names are known",
+                 data.class_names.front().string());
+  }
+  const std::int64_t patch = model.vit.patch_size;
+  const bool vit = model.architecture == ImageArchitecture::kVit;
+  if (vit && data.image_size != 0 && data.image_size % patch != 0) {
+    rules.refuse({"data.image_size", "model.vit.patch_size"},
+                 "a multiple of model.vit.patch_size (" + std::to_string(patch) + ")",
+                 std::to_string(data.image_size));
+  }
+}
+
+void ImageRun::require_data(config::Rules& rules) const {
+  if (data.train.empty() && data.drawn == 0) {
+    rules.refuse({"data.train"}, "pictures to train on", "no path",
+                 "name a folder with a folder of pictures for each class: data.train=pictures");
+  }
+}
+
+void ImageRun::remember(std::span<const std::pair<std::string, std::string>> identity) {
+  class_names = class_names_in(identity, class_names);
+}
+
+TrainedIdentity ImageRun::identity() const {
+  return class_names.empty() ? TrainedIdentity() : TrainedIdentity{identity_of(class_names)};
+}
+
+void ImageRun::begin_with_preset(std::string_view name) {
+  preset = name;
+  model = image_preset(name);
+}
+
+void ImageRun::begin_with_model_of(const FamilyConfig& checkpoint) {
+  model = image_run(checkpoint).model;
+  take_view_of(image_run(checkpoint).data, data);
+}
+
+void ImageRun::follow_files(FunctionRef<bool(std::string_view key)> is_given, const FamilyConfig*) {
+  gives_mean = is_given(kMean);
+  gives_std = is_given(kStd);
+}
+
+std::vector<Difference> ImageRun::disagreements(const FamilyConfig& checkpoint) const {
+  std::vector<Difference> found = model_differences(image_run(checkpoint).model, model, kFree);
+  if (new_head) std::erase_if(found, [](const Difference& d) { return d.key == "model.classes"; });
+  for (Difference& d : found) {
+    if (d.key == "model.classes") d.fix = "init.new_head: true trains a new classifier";
+  }
+  for (Difference& d : statistics_differences(image_run(checkpoint).data, data)) {
+    if (d.key == kMean ? gives_mean : gives_std) continue;
+    d.fix = "give the key: as in the checkpoint, or others to train for";
+    found.push_back(std::move(d));
+  }
+  return found;
+}
+
+std::vector<Difference> ImageRun::other_results(const FamilyConfig& other) const {
+  std::vector<Difference> found = model_differences(image_run(other).model, model, kOfTraining);
+  std::ranges::move(statistics_differences(image_run(other).data, data), std::back_inserter(found));
+  return found;
+}
+
+std::span<const std::string_view> ImageRun::unseen_in_weights() const {
+  return kUnseen;
+}
+
+std::span<const std::string_view> ImageRun::optional_model_keys() const {
+  if (model.architecture == ImageArchitecture::kVit) return kOptionalOfVit;
+  return kOptional;
+}
+
+const ImageRun& image_run(const FamilyConfig& family) {
+  if (const auto* run = dynamic_cast<const ImageRun*>(&family)) return *run;
+  throw ConfigError(error_message("task", "", ImageRun::kTask, family.task()));
+}
+
+const ImageRun& image_run(const RunConfig& run) {
+  return image_run(*run.family);
+}
+
+}  // namespace moh

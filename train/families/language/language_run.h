@@ -1,0 +1,97 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "models/llm/llama_config.h"
+#include "train/families/language/data/token_cache.h"
+#include "train/families/language/generate_text.h"
+#include "train/trainer/config/run_config.h"
+#include "train/trainer/task/data/evaluation_bound.h"
+
+namespace moh {
+
+/// The name of the tokenizer's hash in Task::identity().
+inline constexpr std::string_view kTokenizerHash = "tokenizer_hash";
+
+/// Values of data.tokenizer that are no path.
+inline constexpr const char* kByteTokenizer = "byte";
+/// The tokenizer of a model from elsewhere that came without one.
+inline constexpr const char* kOtherTokenizer = "other";
+
+/// Training and validation text: the section `data` of a language model's run.
+struct TextDataConfig {
+  std::vector<DataSource> train;
+  std::vector<DataSource> validation;
+  double validation_fraction = 0.1;
+  /// kByteTokenizer, kOtherTokenizer, or the path of a tokenizer.json or of a folder with one.
+  std::filesystem::path tokenizer = kByteTokenizer;
+  TextOptions text;  ///< cache, text_key, templates
+  std::int64_t sequence_length = 256;
+  bool document_mask = false;
+  bool reset_positions = false;
+};
+
+/// The text that a model generates at the end of its training: the section `sample`.
+struct SampleConfig {
+  std::string prompt = "\n";
+  GenerateOptions options{.tokens = 256, .pick = {.temperature = 0.8}};
+};
+
+/// The part of a run's configuration that `task: language_model` defines.
+struct LanguageRun final : CloneableFamilyConfig<LanguageRun> {
+  static constexpr std::string_view kTask = "language_model";
+  static constexpr std::string_view kNoPreset = "none";
+
+  std::string preset{kNoPreset};
+  LlamaConfig model;
+  TextDataConfig data;
+  SampleConfig sample;
+  EvaluationBound evaluated = {};  ///< eval.max_tokens, of each source
+  bool new_tokenizer = false;      ///< init.new_tokenizer
+  /// The hash of the tokenizer that a trained model knows; empty: not known, or not trained yet.
+  std::string trained_tokenizer = {};
+
+  std::string_view task() const override { return kTask; }
+  std::string_view folder() const override { return "llm"; }
+  void describe(config::Section& root) override;
+  void check(const RunConfig& run, config::Rules& rules) const override;
+  void require_data(config::Rules& rules) const override;
+  std::vector<std::string> presets() const override;
+  void begin_with_preset(std::string_view name) override;
+  void begin_with_model_of(const FamilyConfig& checkpoint) override;
+  void follow_files(FunctionRef<bool(std::string_view key)> is_given,
+                    const FamilyConfig* checkpoint) override;
+  void remember(std::span<const std::pair<std::string, std::string>> identity) override;
+  EvaluationWork evaluation_work() const override;
+  std::vector<std::string> evaluation_settings(const std::string& path) const override {
+    return {"data.validation=" + path, "eval.max_tokens=0"};
+  }
+  std::vector<config::Difference> disagreements(const FamilyConfig& checkpoint) const override;
+  std::vector<config::Difference> other_results(const FamilyConfig& other) const override;
+  std::span<const std::string_view> unseen_in_weights() const override;
+  std::span<const std::string_view> optional_model_keys() const override;
+  MohConfig* moh() override { return &model.moh; }
+  PerLayer heads() const override {
+    return model.moh.routing == RoutingUnit::kGroups ? spelt_out(model).kv_heads : model.heads;
+  }
+  RecomputeLevel* recompute() override { return &model.recompute; }
+};
+
+/// data.tokenizer of a model of which the vocabulary size is all that is known: kByteTokenizer if the size is
+/// that of bytes, else kOtherTokenizer.
+const char* likely_tokenizer(std::int64_t vocab_size);
+
+/// Whether the configuration names a tokenizer's files.
+bool has_tokenizer_files(const TextDataConfig& data);
+
+/// The part of a run's configuration that the language family defines. Throws ConfigError for a run of
+/// another task.
+LanguageRun& language_run(RunConfig& run);
+const LanguageRun& language_run(const RunConfig& run);
+const LanguageRun& language_run(const FamilyConfig& family);
+
+}  // namespace moh

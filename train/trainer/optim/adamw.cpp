@@ -1,0 +1,237 @@
+#include "train/trainer/optim/adamw.h"
+
+#include <utility>
+
+#include "core/error.h"
+
+namespace moh {
+
+namespace {
+
+std::vector<ParameterUse> uses_of(const std::vector<NamedParameter>& parameters, double weight_decay,
+                                  const std::function<bool(const NamedParameter&)>& decays) {
+  std::vector<ParameterUse> uses;
+  for (const NamedParameter& p : parameters) uses.push_back({decays(p) ? weight_decay : 0.0});
+  return uses;
+}
+
+/// Moments and master copy of `value`, the elements that are updated here.
+void add_state(AdamWParameter& tensors, const Tensor& value) {
+  const DType dtype = accumulate_dtype(value.dtype());
+  tensors.value = value;
+  tensors.exp_avg = empty(value.shape(), dtype, value.device());
+  tensors.exp_avg_sq = empty(value.shape(), dtype, value.device());
+  if (value.dtype() == DType::kBFloat16) tensors.master = empty(value.shape(), dtype, value.device());
+}
+
+}  // namespace
+
+AdamW::AdamW(std::vector<NamedParameter> parameters, const std::vector<ParameterUse>& uses,
+             const AdamWOptions& options, Communicator& processes, std::size_t bucket_bytes)
+    : options_(options) {
+  const MemoryPurposeScope purpose(MemoryPurpose::kOptimizer);
+  std::vector<BucketItem> items;
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    NamedParameter& parameter = parameters[i];
+    if (uses[i].frozen) {
+      frozen_.push_back({parameter.name, parameter.variable.value()});
+      continue;
+    }
+    AdamWParameter tensors{.value = parameter.variable.value(),
+                           .weight_decay = uses[i].weight_decay,
+                           .learning_rate_scale = uses[i].learning_rate_scale};
+    items.push_back({tensors.value.numel(), tensors.value.dtype()});
+    if (tensors.value.dtype() == DType::kBFloat16) {
+      tensors.narrow_grad = options.gradients == Precision::kBFloat16;
+      parameter.variable.set_grad_dtype(dtype_of(options.gradients));
+    }
+    slots_.push_back({.parameter = std::move(parameter), .tensors = std::move(tensors)});
+  }
+  shards_ = std::make_shared<const ParameterShards>(items, bucket_bytes, processes);
+  std::vector<AdamWParameter> states;
+  for (std::size_t i = 0; i < slots_.size(); ++i) {
+    add_state(slots_[i].tensors, shards_->own_part(i, slots_[i].tensors.value));
+    states.push_back(slots_[i].tensors);
+  }
+  reset_adamw_state(states);
+}
+
+AdamW::AdamW(const std::vector<NamedParameter>& parameters, const AdamWOptions& options,
+             const std::function<bool(const NamedParameter&)>& decays)
+    : AdamW(parameters, uses_of(parameters, options.weight_decay, decays), options) {}
+
+AdamW::AdamW(const Model& model, const AdamWOptions& options) : AdamW(model, options, one_process(), 0) {}
+
+AdamW::AdamW(const Model& model, const AdamWOptions& options, Communicator& processes,
+             std::size_t bucket_bytes)
+    : AdamW(model.parameters(), parameter_uses(model, options.groups, options.weight_decay), options,
+            processes, bucket_bytes) {
+  freeze(model, parameter_uses(model, options.groups, options.weight_decay));
+}
+
+void AdamW::make_update(const std::vector<AdamWParameter>& parameters) {
+  update_ = make_adamw_update(parameters, options_);
+  update_->set_learning_rate(learning_rate_);
+  update_->set_limits(limits_);
+  update_->set_steps(steps_);
+}
+
+void AdamW::keep_gradients() {
+  if (update_) return;
+  for (Slot& slot : slots_) {
+    // The device of the moments: the value may still be on its way from other processes.
+    const Device device = slot.tensors.exp_avg.device();
+    if (device == kCpu) continue;
+    Variable& variable = slot.parameter.variable;
+    const MemoryPurposeScope purpose(MemoryPurpose::kGradient);
+    slot.tensors.grad =
+        variable.grad().defined() ? variable.grad() : empty(variable.shape(), variable.grad_dtype(), device);
+    variable.keep_gradient_in(slot.tensors.grad);
+  }
+  std::vector<AdamWParameter> with_buffers;
+  for (std::size_t i = 0; i < slots_.size(); ++i) {
+    with_buffers.push_back(slots_[i].tensors);
+    Tensor& grad = with_buffers.back().grad;
+    if (grad.defined()) grad = shards_->own_part(i, grad);
+  }
+  make_update(with_buffers);
+}
+
+void AdamW::expect_each() {
+  MOH_CHECK(!update_, "gradients come one by one from the first on");
+  MOH_CHECK(options_.clip_grad_norm == 0 && !shards_->divided(),
+            "updates of one parameter after the other clip nothing, and are of one process");
+  std::vector<AdamWParameter> without_gradients;
+  for (const Slot& slot : slots_) without_gradients.push_back(slot.tensors);
+  make_update(without_gradients);
+}
+
+void AdamW::zero_grad() {
+  keep_gradients();
+  for (Slot& slot : slots_) slot.parameter.variable.zero_grad();
+}
+
+/// This process's elements of the gradient; zeros for one that is missing.
+Tensor AdamW::gradient_of(std::size_t index) const {
+  const Slot& slot = slots_[index];
+  const Tensor& grad = slot.parameter.variable.grad();
+  if (grad.defined()) return shards_->own_part(index, grad);
+  const Tensor& buffer = slot.tensors.grad;
+  if (!buffer.defined()) return zeros(slot.tensors.value.shape(), slot.parameter.variable.grad_dtype());
+  buffer.fill(0.0);
+  return shards_->own_part(index, buffer);
+}
+
+std::vector<AdamWParameter> AdamW::parameters() const {
+  std::vector<AdamWParameter> parameters;
+  for (std::size_t i = 0; i < slots_.size(); ++i) {
+    parameters.push_back(slots_[i].tensors);
+    parameters.back().grad = gradient_of(i);
+  }
+  return parameters;
+}
+
+void AdamW::set_learning_rate(double learning_rate) {
+  learning_rate_ = learning_rate;
+  if (update_) update_->set_learning_rate(learning_rate);
+}
+
+void AdamW::set_limits(const UpdateLimits& limits) {
+  limits_ = limits;
+  if (update_) update_->set_limits(limits);
+}
+
+Tensor AdamW::update(const Tensor& losses) {
+  keep_gradients();
+  return update_->update(parameters(), losses, *shards_);
+}
+
+void AdamW::update_one(std::size_t index, const Tensor& grad) {
+  AdamWParameter parameter = slots_[index].tensors;
+  parameter.grad = grad;
+  update_->update_one(index, parameter);
+}
+
+void AdamW::count_update() {
+  ++steps_;
+  if (update_) update_->count_update();
+}
+
+bool AdamW::step(const Variable& loss) {
+  const Tensor outcome = update(loss.value().to(DType::kFloat64).reshape({1})).to(kCpu);
+  const bool updated = outcome.span<double>()[1] == 1.0;
+  if (updated) count_update();
+  return updated;
+}
+
+std::vector<Variable> AdamW::trained() const {
+  std::vector<Variable> trained;
+  for (const Slot& slot : slots_) trained.push_back(slot.parameter.variable);
+  return trained;
+}
+
+std::vector<Tensor> AdamW::own_values() const {
+  std::vector<Tensor> values;
+  for (const Slot& slot : slots_) values.push_back(slot.tensors.value);
+  return values;
+}
+
+std::vector<NamedTensor> AdamW::gathered(const std::vector<NamedTensor>& parts) const {
+  if (!shards_->divided()) return parts;
+  std::vector<Tensor> own, whole;
+  std::vector<NamedTensor> named;
+  for (std::size_t i = 0; i < slots_.size(); ++i) {
+    const Tensor& value = slots_[i].parameter.variable.value();
+    own.push_back(parts[i].tensor);
+    whole.push_back(empty(value.shape(), own.back().dtype(), value.device()));
+    named.push_back({parts[i].name, whole.back()});
+  }
+  shards_->gather(own, whole);
+  return named;
+}
+
+std::vector<NamedTensor> AdamW::weights() const {
+  std::vector<NamedTensor> weights;
+  for (const Slot& slot : slots_) {
+    const AdamWParameter& tensors = slot.tensors;
+    weights.push_back({slot.parameter.name, tensors.master.defined() ? tensors.master : tensors.value});
+  }
+  return weights;
+}
+
+std::vector<NamedTensor> AdamW::state() const {
+  std::vector<NamedTensor> state;
+  for (TensorPart& part : state_parts()) state.push_back({std::move(part.name), std::move(part.tensor)});
+  return state;
+}
+
+std::vector<TensorPart> AdamW::state_parts() const {
+  std::vector<TensorPart> state;
+  for (std::size_t i = 0; i < slots_.size(); ++i) {
+    const AdamWParameter& tensors = slots_[i].tensors;
+    const auto add = [&](const char* kind, const Tensor& tensor) {
+      state.push_back(part_of(i, {kind + slots_[i].parameter.name, tensor}));
+    };
+    add("exp_avg.", tensors.exp_avg);
+    add("exp_avg_sq.", tensors.exp_avg_sq);
+    if (tensors.master.defined()) add("master.", tensors.master);
+  }
+  return state;
+}
+
+TensorPart AdamW::part_of(std::size_t slot, const NamedTensor& tensor) const {
+  return {tensor.name, tensor.tensor, shards_->own(slot).begin, slots_[slot].parameter.variable.numel()};
+}
+
+std::vector<TensorPart> AdamW::parts_of(const std::vector<NamedTensor>& parts) const {
+  std::vector<TensorPart> of_all;
+  for (std::size_t i = 0; i < slots_.size(); ++i) of_all.push_back(part_of(i, parts[i]));
+  return of_all;
+}
+
+void AdamW::set_steps(std::int64_t steps) {
+  steps_ = steps;
+  if (update_) update_->set_steps(steps);
+}
+
+}  // namespace moh

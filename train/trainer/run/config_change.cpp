@@ -1,0 +1,128 @@
+#include "train/trainer/run/config_change.h"
+
+#include <algorithm>
+#include <array>
+#include <string_view>
+#include <utility>
+
+#include "core/error.h"
+#include "train/base/log/logging.h"
+#include "train/config/write_fields.h"
+#include "train/trainer/config/load_run_config.h"
+
+namespace moh {
+
+namespace {
+
+/// Fields, or sections (ending in a dot), whose changes are harmless.
+constexpr std::array<std::string_view, 15> kHarmless = {
+    "threads",      "cuda_graph",  "output.",           "log.",
+    "eval.",        "checkpoint.", "sample.",           "guard.",
+    "init.",        "comm.",       "profile.",          "train.stop_after_seconds",
+    "ema.evaluate", "data.cache",  "optim.fused_update"};
+
+/// The keys of these sections that are read in every step all the same.
+constexpr std::array<std::string_view, 2> kHarmful = {"init.distill.", "comm.gradients"};
+
+/// Keys that together determine the end of the learning rate's cosine decay.
+constexpr std::array<std::string_view, 4> kCosineEnd = {"train.steps", "train.epochs", "schedule.decay_steps",
+                                                        "schedule.decay_epochs"};
+
+/// Steps of an epoch, whose true number is not known here: one that nobody gives as a number of steps.
+constexpr std::int64_t kSomeSteps = 1'000'003;
+
+bool same_rates(const RunConfig& before, const RunConfig& now) {
+  const auto schedule = [](const RunConfig& run) {
+    return rates_of(run, length_of(run, kSomeSteps)).schedule;
+  };
+  const LrSchedule a = schedule(before), b = schedule(now);
+  return a.decay_steps == b.decay_steps || (a.kind == LrSchedule::Kind::kConstant && b.kind == a.kind);
+}
+
+/// Whether the steps depend on the share of the training that is done, beside the learning rate.
+bool depends_on_length(const RunConfig& run) {
+  const MohConfig* moh = run.family->moh();
+  return moh != nullptr && (moh->learn_shared_until > 0 || moh->top_k_anneal_until > 0);
+}
+
+bool is_harmless(std::string_view key, const RunConfig& before, const RunConfig& now) {
+  if (std::ranges::find(kCosineEnd, key) != kCosineEnd.end())
+    return same_rates(before, now) && !depends_on_length(now);
+  return config::is_among(key, kHarmless) && !config::is_among(key, kHarmful);
+}
+
+const std::string* contents_of(const DataContents& data, std::string_view key) {
+  const auto found = std::ranges::find(data, key, &DataContents::value_type::first);
+  return found == data.end() ? nullptr : &found->second;
+}
+
+/// A text about the difference of the data of key `key`; "" if there is none.
+std::string difference_of(std::string_view key, const DataContents& before, const DataContents& now) {
+  const std::string *was = contents_of(before, key), *is = contents_of(now, key);
+  if (was != nullptr && is != nullptr && *was == *is) return "";
+  return std::string(key) + ": " + (was == nullptr ? "none" : *was) + " -> " + (is == nullptr ? "none" : *is);
+}
+
+std::string text_of(const ConfigChange& change) {
+  const auto shown = [](const std::string& value) { return value.empty() ? "not given" : value; };
+  return change.key + ": " + shown(change.before) + " -> " + shown(change.now);
+}
+
+}  // namespace
+
+std::vector<ConfigChange> config_changes(RunConfig before, RunConfig now) {
+  if (before.task != now.task) return {{"task", before.task, now.task}};
+  std::vector<ConfigChange> changes;
+  const auto all = config::differences(config::describe(before, {}), config::describe(now, {}));
+  for (const config::Difference& d : all)
+    changes.push_back({d.key, d.expected, d.found, is_harmless(d.key, before, now)});
+  return changes;
+}
+
+void review_config_changes(const RunConfig& before, const RunConfig& now, bool allow,
+                           const DataContents& data) {
+  std::string refused;
+  for (const ConfigChange& change : config_changes(with_absolute_paths(before), with_absolute_paths(now))) {
+    if (change.harmless || contents_of(data, change.key)) {
+      log_info("resume: " + text_of(change));
+    } else if (allow) {
+      log_warning("resume: " + text_of(change) +
+                  ": results differ from those of the run that was interrupted");
+    } else {
+      refused += "\n  " + text_of(change);
+      if (change.key == "train.steps") {
+        refused += " (the end of the cosine decay; schedule.decay_steps=" + change.before + " keeps it)";
+      }
+    }
+  }
+  if (refused.empty()) return;
+  throw ConfigError(
+      "resume: the configuration changes what the steps compute:" + refused +
+      "\nrestore these values, pass --allow-changes to resume anyway, or start a new run in another "
+      "output.dir");
+}
+
+void review_data_changes(const DataContents& before, const DataContents& now, bool allow) {
+  std::vector<std::string_view> keys;
+  for (const DataContents* data : {&before, &now}) {
+    for (const auto& [key, contents] : *data) {
+      if (std::ranges::find(keys, key) == keys.end()) keys.push_back(key);
+    }
+  }
+  std::string refused;
+  for (const std::string_view key : keys) {
+    const std::string difference = difference_of(key, before, now);
+    if (difference.empty()) continue;
+    if (allow)
+      log_warning("resume: " + difference + ": results differ from those of the run that was interrupted");
+    else
+      refused += "\n  " + difference;
+  }
+  if (refused.empty()) return;
+  throw DataError(
+      "resume: the data are not those that the checkpoint was trained on:" + refused +
+      "\nrestore these files, pass --allow-changes to resume anyway, or start a new run in another "
+      "output.dir");
+}
+
+}  // namespace moh

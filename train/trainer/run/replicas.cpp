@@ -1,0 +1,151 @@
+#include "train/trainer/run/replicas.h"
+
+#include "core/cuda/queue.h"
+#include "core/error.h"
+#include "train/comm/device_collectives.h"
+#include "train/trainer/optim/parameter_gather.h"
+#include "train/trainer/run/gradient_buckets.h"
+
+namespace moh {
+
+namespace {
+
+/// The process of a run of one, which has all parameters, gradients and numbers.
+class OneProcess final : public Replicas {
+ public:
+  StepPart part() const override { return {}; }
+  double waited_seconds() const override { return 0; }
+  void check() override {}
+  void compare_calls() override {}
+  std::vector<StepSize> sizes_of_all(const StepSize& own) override { return {own}; }
+  void prepare_loads() override {}
+  void before_pass() override {}
+  void run_first_pass(FunctionRef<void()> pass) override { pass(); }
+  void after_passes() override {}
+  void after_update() override {}
+  void complete_parameters() override {}
+  bool sums_gradients() const override { return false; }
+  void begin_gradients() override {}
+  void expect_last_backward() override {}
+  void finish_gradients() override {}
+  Tensor rows_of_all(const Tensor& own) override { return own.reshape({1, own.numel()}); }
+  void sum(const Tensor&) override {}
+};
+
+std::vector<Variable> leaves_of(const Model& model) {
+  std::vector<Variable> leaves;
+  for (const NamedParameter& parameter : model.parameters()) leaves.push_back(parameter.variable);
+  return leaves;
+}
+
+/// The part that host and device replicas have in common.
+class SeveralProcesses : public Replicas {
+ public:
+  SeveralProcesses(const Model& model, const AdamW& optimizer, const RunConfig& config,
+                   Communicator& processes)
+      : processes_(processes),
+        parameters_(optimizer),
+        buckets_(
+            processes, leaves_of(model),
+            {config.comm.bucket_bytes(), dtype_of(config.comm.gradients), optimizer.shards()->divided()}) {}
+
+  StepPart part() const override { return {processes_.rank(), processes_.size()}; }
+  double waited_seconds() const override { return processes_.waited_seconds(); }
+  std::vector<StepSize> sizes_of_all(const StepSize& own) override {
+    const Tensor rows = empty({processes_.size(), 2}, DType::kInt64);
+    processes_.all_gather(tensor_of<std::int64_t>({2}, {own.items, own.targets}), rows);
+    std::vector<StepSize> sizes;
+    for (std::int64_t r = 0; r < processes_.size(); ++r) {
+      const auto row = rows.select(r).span<std::int64_t>();
+      sizes.push_back({row[0], row[1]});
+    }
+    return sizes;
+  }
+  void after_update() override { parameters_.mark_stale(); }
+  void complete_parameters() override { parameters_.finish(); }
+  bool sums_gradients() const override { return true; }
+  void begin_gradients() override { buckets_.begin_step(); }
+  void expect_last_backward() override { buckets_.expect_last_pass(); }
+  void finish_gradients() override { buckets_.finish(); }
+
+ protected:
+  Communicator& processes_;
+  ParameterGather parameters_;
+
+ private:
+  GradientBuckets buckets_;
+};
+
+/// Processes that compute on CPUs: each collective is made when its call comes, and values of parameters come
+/// while the step's first pass goes on.
+class HostReplicas final : public SeveralProcesses {
+ public:
+  using SeveralProcesses::SeveralProcesses;
+
+  void check() override {}
+  void compare_calls() override {}
+  void prepare_loads() override {}
+  void before_pass() override { parameters_.start(); }
+  void run_first_pass(FunctionRef<void()> pass) override { pass(); }
+  void after_passes() override { parameters_.finish(); }  // of what no pass has read
+  Tensor rows_of_all(const Tensor& own) override {
+    const Tensor rows = empty({processes_.size(), own.numel()}, own.dtype());
+    processes_.all_gather(own, rows);
+    return rows;
+  }
+  void sum(const Tensor& values) override { processes_.all_reduce(values, ReduceOp::kSum); }
+};
+
+/// Processes with a GPU each. The host waits for none of their collectives, which may be captured: so the
+/// first pass of each step gathers the parameters, whether they are stale or not, unless loads are counted
+/// before it.
+class DeviceReplicas final : public SeveralProcesses {
+ public:
+  using SeveralProcesses::SeveralProcesses;
+
+  /// Before a replay, which would be of collectives that have ended.
+  void check() override { processes_.on_device().check(); }
+  void compare_calls() override { processes_.on_device().require_same_calls(processes_); }
+  void prepare_loads() override {
+    parameters_.finish();
+    current_ = true;
+  }
+  void before_pass() override {}
+  void run_first_pass(FunctionRef<void()> pass) override {
+    if (current_) return pass();
+    parameters_.mark_stale();
+    parameters_.start();
+    pass();
+    parameters_.finish();
+  }
+  void after_passes() override {
+    parameters_.mark_current();
+    current_ = false;
+  }
+  Tensor rows_of_all(const Tensor& own) override {
+    const Tensor rows = empty({processes_.size(), own.numel()}, own.dtype(), own.device());
+    processes_.on_device().all_gather_in_line(own, rows);
+    return rows;
+  }
+  void sum(const Tensor& values) override {
+    processes_.on_device().all_reduce_in_line(values, ReduceOp::kSum);
+  }
+
+ private:
+  bool current_ = false;  // the passes that count loads have gathered
+};
+
+}  // namespace
+
+std::unique_ptr<Replicas> make_replicas(const Model& model, const AdamW& optimizer, const RunConfig& config,
+                                        Communicator& processes) {
+  if (processes.alone()) return std::make_unique<OneProcess>();
+  MOH_CHECK(config.train.accumulate % processes.size() == 0,
+            "processes share the micro-batches of a step evenly");
+  if (config.device == kCpu) return std::make_unique<HostReplicas>(model, optimizer, config, processes);
+  MOH_CHECK(!config.cuda_graph || processes.on_device().capturable(),
+            "comm.backend: host needs cuda_graph: false");
+  return std::make_unique<DeviceReplicas>(model, optimizer, config, processes);
+}
+
+}  // namespace moh

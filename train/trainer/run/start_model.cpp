@@ -1,0 +1,55 @@
+#include "train/trainer/run/start_model.h"
+
+#include <string>
+
+#include "train/base/log/logging.h"
+#include "train/heads/init/initialise_model.h"
+#include "train/trainer/run/run_facts.h"
+#include "train/trainer/run/several_processes.h"
+#include "train/trainer/task/load_model.h"
+#include "train/trainer/task/model_source.h"
+#include "train/weights/load_weights.h"
+
+namespace moh {
+
+namespace {
+
+std::unique_ptr<Model> resumed_model(const RunConfig& run, const Family& family,
+                                     const StoredCheckpoint& checkpoint) {
+  const std::string where = "checkpoint " + checkpoint_folder_name(checkpoint.step());
+  require_exactly(where, checkpoint.model(), expected_tensors(family, *run.family, dtype_of(run.precision)));
+  std::unique_ptr<Model> model = make_initialised_model(family, run);
+  load_exactly(where, checkpoint.model(), tensors_of(model->parameters()));
+  return model;
+}
+
+/// Before shared heads and routers are measured on the weights of init.from.
+void require_same_source(const RunConfig& run, Communicator& processes) {
+  if (processes.alone()) return;
+  require_same({weights_fact("init.from", run.init.from, run.init.part)}, processes);
+}
+
+}  // namespace
+
+std::unique_ptr<Model> start_model(RunConfig& run, const Family& family,
+                                   const std::shared_ptr<const TaskData>& data,
+                                   const StoredCheckpoint* resume_from, const RunHost& host) {
+  if (resume_from != nullptr) return resumed_model(run, family, *resume_from);
+  if (run.init.from.empty()) return make_initialised_model(family, run);
+  require_same_source(run, host.processes);
+  const ModelSource source = open_source(run, host.families);
+  const std::unique_ptr<Calibration> calibration = family.make_calibration(run, data);
+  settle_shared_heads(run, family, source, *calibration);
+  std::unique_ptr<Model> model = make_initialised_model(family, run);
+  initialise_from_source(*model, source, run, family, *calibration);
+  return model;
+}
+
+void add_teacher(Task& task, const RunConfig& run, const Family& family, const Families& families) {
+  if (!has_own_teacher(run)) return;
+  const ModelSource source = open_source(run, families);
+  log_info("init.distill: the teacher is " + source.weights->path().string());
+  task.set_teacher(load_teacher(source, run, family), content_hash(*source.weights, [](std::uint64_t) {}));
+}
+
+}  // namespace moh

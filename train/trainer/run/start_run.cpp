@@ -1,0 +1,155 @@
+#include "train/trainer/run/start_run.h"
+
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "core/cuda/backend.h"
+#include "ops/attention/backend.h"
+#include "train/base/log/logging.h"
+#include "train/comm/device_collectives.h"
+#include "train/trainer/config/load_run_config.h"
+#include "train/trainer/run/config_change.h"
+#include "train/trainer/run/existing_run.h"
+#include "train/trainer/run/resume_point.h"
+#include "train/trainer/run/run_facts.h"
+#include "train/trainer/run/several_processes.h"
+#include "train/trainer/run/start_model.h"
+#include "train/trainer/task/load_model.h"
+#include "train/weights/checkpoint/train_state.h"
+
+namespace moh {
+
+namespace {
+
+/// The options by which the processes of a run do different work.
+SharedFacts facts_of(const StartOptions& options) {
+  const auto given = [](const char* name, bool value) {
+    return SharedFact{FactKind::kSettings, name, value ? "given" : "not given"};
+  };
+  return {given("--resume", options.resume), given("--overwrite", options.overwrite),
+          given("--allow-older", options.allow_older), given("--allow-changes", options.allow_changes)};
+}
+
+/// The facts that the processes have found out since they began: shared heads that were measured, tokenizer
+/// and classes, the teacher.
+SharedFacts facts_of(const RunConfig& config, const Task& task) {
+  SharedFacts facts = config_facts(config);
+  for (const SharedFacts& more :
+       {data_facts(task.identity()), data_facts(task.data_contents()), device_facts(config)})
+    facts.insert(facts.end(), more.begin(), more.end());
+  return facts;
+}
+
+/// In the process that writes: locks the folder, and opens the checkpoints in it.
+std::optional<CheckpointStore> open_checkpoints(const RunConfig& config, const RunHost& host) {
+  if (!host.processes.is_rank0()) return std::nullopt;
+  host.folder.open(config.output.dir);
+  if (!host.folder.crashed_holder().empty())
+    log_info("the last process of this run did not end cleanly: " + host.folder.crashed_holder());
+  const CheckpointConfig& keep = config.checkpoint;
+  const RetentionPolicy retention = {static_cast<int>(keep.keep_last), keep.keep_best, keep.keep};
+  return CheckpointStore(config.output.dir, retention, [](const std::string& text) { log_warning(text); });
+}
+
+void describe_device(const RunConfig& config) {
+  if (config.device != kCpu) {
+    log_info("device: " + cuda::describe_device());
+    log_info("dense attention: " +
+             describe_attention_backend(config.attention.backend, dtype_of(config.precision)));
+  } else if (config.precision == Precision::kBFloat16) {
+    log_warning(
+        "precision: bfloat16 on the CPU saves memory, not time: its arithmetic is float32's, with "
+        "conversions");
+  }
+}
+
+/// Gives all processes the first one's parameters.
+void share_parameters(const Model& model, const RunConfig& config, Communicator& processes) {
+  std::vector<Tensor> values;
+  for (const NamedParameter& parameter : model.parameters()) values.push_back(parameter.variable.value());
+  share_values(values, config, processes);
+}
+
+void describe_task(const Task& task, const RunConfig& config) {
+  log_info(task.summary());
+  for (const std::string& line : describe_groups(task.model(), config.optim.adamw.groups)) log_info(line);
+}
+
+/// Makes the folder the run's own; every process has its log there.
+void enter_folder(const RunConfig& config, const std::string& config_yaml, const StartOptions& options,
+                  const RunHost& host) {
+  Communicator& processes = host.processes;
+  processes.barrier();
+  if (processes.is_rank0()) {
+    host.folder.begin(origin_line(options.config_file) + config_yaml, options.overwrite);
+    host.console->copy_to(host.folder.open_log());
+  }
+  processes.barrier();
+  if (!processes.is_rank0())
+    host.console->copy_to(RunFolder::open_log_of(config.output.dir, processes.rank()));
+}
+
+/// Trains; then the processes leave the collectives of their GPUs.
+TrainOutcome run_to_end(Trainer& trainer, DeviceCollectives* collectives) {
+  if (collectives == nullptr) return trainer.run();
+  const AbortOnFailure guard(*collectives);
+  TrainOutcome outcome = trainer.run();
+  collectives->leave();
+  return outcome;
+}
+
+/// Calls Task::finish() for a finished run; false if a signal interrupted it.
+bool finish_task(const Task& task, const RunHost& host) {
+  host.folder.require_in_place();
+  const auto print = [&](const std::string& text) { host.console->print(text); };
+  if (task.finish(host.folder.path(), print, [&] { return host.stop.requested(); })) return true;
+  log_info("train: stopped by " + std::string(host.stop.name()) + " in the sample; --resume writes it");
+  return false;
+}
+
+}  // namespace
+
+TrainOutcome start_run(RunConfig config, const StartOptions& options, const RunHost& host) {
+  Communicator& processes = host.processes;
+  begin_together(config, processes, facts_of(options));
+  const TrainConfig train_of_rank = per_rank_config(config, processes.size());
+
+  take_gpu(config, processes);
+  open_configured_device(config, NewProducts::kSearchAndKeep);
+  const std::unique_ptr<DeviceCollectives> collectives = open_gpu_collectives(config, processes);
+
+  std::optional<CheckpointStore> store = open_checkpoints(config, host);
+  CheckpointStore* const checkpoints = store ? &*store : nullptr;
+  std::optional<StoredCheckpoint> found = find_resume_point(checkpoints, config, options, host);
+  const StoredCheckpoint* const resume_from = found ? &*found : nullptr;
+  describe_device(config);
+
+  const Family& family = host.families.of(config);
+  const auto data = open_data_in_turn(config, family, DataUse::kTraining, processes);
+  std::unique_ptr<Model> model = start_model(config, family, data, resume_from, host);
+  const std::string config_yaml = print_resolved(with_absolute_paths(config));
+
+  config.train = train_of_rank;
+  const std::unique_ptr<Task> task = family.make_task(config, data, std::move(model));
+  add_teacher(*task, config, family, host.families);
+  require_same(facts_of(config, *task), processes);
+  share_parameters(task->model(), config, processes);
+  describe_task(*task, config);
+  if (resume_from)
+    review_data_changes(train_state_of(*resume_from).data, task->data_contents(), options.allow_changes);
+
+  // Not before here: unreadable data, or a model too large for the memory, must not destroy the old run.
+  host.stop.defer();
+  enter_folder(config, config_yaml, options, host);
+  processes.set_deadline(config.comm.timeout);
+  const RunParts run = {config,      config_yaml, *task,        host.folder,
+                        checkpoints, host.stop,   host.console, processes};
+  Trainer trainer(run, resume_from);
+  found.reset();
+  TrainOutcome outcome = run_to_end(trainer, collectives.get());
+  if (outcome.finished && processes.is_rank0()) outcome.finished = finish_task(*task, host);
+  return outcome;
+}
+
+}  // namespace moh

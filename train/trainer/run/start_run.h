@@ -1,0 +1,39 @@
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "train/base/log/console.h"
+#include "train/comm/communicator.h"
+#include "train/trainer/config/run_config.h"
+#include "train/trainer/run/run_folder.h"
+#include "train/trainer/run/stop_signal.h"
+#include "train/trainer/run/trainer.h"
+#include "train/trainer/task/family.h"
+
+namespace moh {
+
+/// How a run is started, besides its configuration.
+struct StartOptions {
+  std::string config_file;     ///< of the configuration
+  bool resume = false;         ///< resume from the newest checkpoint in output.dir, if there is one
+  bool overwrite = false;      ///< remove the run that is in output.dir
+  bool allow_older = false;    ///< when the newest checkpoint is damaged, use the one before
+  bool allow_changes = false;  ///< resume although the configuration changes what the steps compute
+};
+
+/// The program that runs it. Of several processes, the first one writes to the folder and speaks.
+struct RunHost {
+  const Families& families;
+  RunFolder& folder;
+  StopSignal& stop;  ///< deferred once there is something to save
+  std::shared_ptr<Console> console;
+  Communicator& processes;
+};
+
+/// Starts a run, or resumes it, and trains to its end, or until it is stopped. Nothing of a run that is in
+/// output.dir is removed before the new one has its data and its model. Throws ConfigError, DataError,
+/// CheckpointError, DeviceError for what does not fit, and what Trainer::run() throws.
+TrainOutcome start_run(RunConfig config, const StartOptions& options, const RunHost& host);
+
+}  // namespace moh

@@ -1,0 +1,16 @@
+#pragma once
+
+#include <span>
+
+#include "train/base/formats/weight_file.h"
+#include "train/trainer/config/run_config.h"
+#include "train/trainer/task/family.h"
+
+namespace moh {
+
+/// Sets run.precision and the precision of the routers to those of stored tensors. Returns false, and leaves
+/// the run as it is, if no model has parameters of these types: they are all F32 or all BF16, or BF16 with
+/// routers of F32. Tensors that are no parameter of the model do not count.
+bool take_precision(std::span<const WeightInfo> tensors, const Families& families, RunConfig& run);
+
+}  // namespace moh
