@@ -51,15 +51,10 @@ endfunction()
 
 # moh_cpu_kernels(LAYER SOURCES FILE...)
 #
-# Compiles kernel files once per instruction set; core/cpu_isa.h chooses among them at run time. Each copy
+# Compiles kernel files once per instruction set of MOH_CPU_ISAS; core/cpu_isa.h chooses among them at run time. Each copy
 # instantiates its templates with its own tag type (MOH_ISA), so that the linker keeps them apart.
 function(moh_cpu_kernels layer)
   cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "SOURCES")
-  if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
-    set(isas Baseline Avx2 Avx512)
-  else()
-    set(isas Baseline)
-  endif()
   set(flags_Baseline "")
   if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
     set(flags_Baseline -march=x86-64-v2)
@@ -70,7 +65,7 @@ function(moh_cpu_kernels layer)
   if(MOH_SANITIZE)
     set(optimisation "") # that of the build type: instrumented code takes long to optimise
   endif()
-  foreach(isa IN LISTS isas)
+  foreach(isa IN LISTS MOH_CPU_ISAS)
     set(target moh_${layer}_kernels_${isa})
     add_library(${target} OBJECT ${arg_SOURCES})
     # Kernels ignore errno, floating-point exception flags and signalling NaNs, but rely on infinities, quiet NaNs and the

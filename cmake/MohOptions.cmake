@@ -7,10 +7,13 @@ option(MOH_WERROR "Treat compiler warnings as errors (CI does)" OFF)
 option(MOH_PRECOMPILED "Precompile the headers of the standard library and of Catch2" ON)
 set(MOH_SANITIZE "" CACHE STRING "Sanitizers to build with, as for -fsanitize= (address,undefined)")
 option(MOH_FUZZ "Build the fuzz targets with libFuzzer; needs clang (scripts/fuzz.sh)" OFF)
+set(MOH_CPU_KERNELS all CACHE STRING
+    "CPU kernels: all (each instruction set, chosen when a program starts), native (the best of this machine alone)")
 set(MOH_CUDA AUTO CACHE STRING
     "CUDA toolkit: AUTO (use it where there is a GPU, too), ON (must be there, with or without a GPU), OFF")
 set(MOH_CUDNN AUTO CACHE STRING "cuDNN and its front end, with CUDA: AUTO (use them when found), ON (must be there), OFF")
 set(MOH_MPI AUTO CACHE STRING "Training in several processes, by Open MPI: AUTO (where its header is found), ON (must be there), OFF")
+set_property(CACHE MOH_CPU_KERNELS PROPERTY STRINGS all native)
 set_property(CACHE MOH_CUDA MOH_CUDNN MOH_MPI PROPERTY STRINGS AUTO ON OFF)
 
 if(NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)

@@ -1,40 +1,46 @@
 #include "core/cpu_isa.h"
 
+#include <algorithm>
 #include <cstdlib>
+#include <iterator>
+#include <ranges>
 #include <string>
 
+#include "core/compiled_isas.h"
 #include "core/error.h"
+#include "core/processor_isa.h"
 
 namespace moh {
 
 namespace {
 
-#if defined(__x86_64__)
-bool processor_has(CpuIsa isa) {
-  switch (isa) {
-    case CpuIsa::kAvx512:
-      return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-             __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq") &&
-             __builtin_cpu_supports("avx512vl") && processor_has(CpuIsa::kAvx2);
-    case CpuIsa::kAvx2:
-      return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
-             __builtin_cpu_supports("bmi") && __builtin_cpu_supports("bmi2");
-    case CpuIsa::kBaseline:
-      return true;
+#define MOH_LIST(Isa) CpuIsa::k##Isa,
+constexpr CpuIsa kCompiled[] = {MOH_COMPILED_ISAS(MOH_LIST)};
+#undef MOH_LIST
+
+std::string compiled_names() {
+  std::string names;
+  for (const CpuIsa isa : kCompiled) names.append(names.empty() ? "" : ", ").append(cpu_isa_name(isa));
+  return names;
+}
+
+/// Throws ValueError unless kernels of `isa` are there and can run; `where` is what asks for them.
+void require_isa(const char* where, CpuIsa isa) {
+  const std::string name(cpu_isa_name(isa));
+  if (!processor_has(isa))
+    throw ValueError(error_message(where, "", "an instruction set of this processor", name));
+  if (!cpu_has_isa(isa)) {
+    throw ValueError(error_message(where, "", "an instruction set of this build (" + compiled_names() + ")",
+                                   name, "configure with -DMOH_CPU_KERNELS=all"));
   }
-  return false;
 }
-#else
-bool processor_has(CpuIsa isa) {
-  return isa == CpuIsa::kBaseline;
-}
-#endif
 
 CpuIsa best_isa() {
-  for (CpuIsa isa : {CpuIsa::kAvx512, CpuIsa::kAvx2}) {
+  for (const CpuIsa isa : std::views::reverse(kCompiled)) {
     if (processor_has(isa)) return isa;
   }
-  return CpuIsa::kBaseline;
+  throw ValueError(error_message("CPU kernels", "", "a processor with " + compiled_names(), "another",
+                                 "build on this machine, or configure with -DMOH_CPU_KERNELS=all"));
 }
 
 CpuIsa isa_from_environment() {
@@ -42,11 +48,8 @@ CpuIsa isa_from_environment() {
   if (text == nullptr || *text == '\0') return best_isa();
   for (CpuIsa isa : {CpuIsa::kBaseline, CpuIsa::kAvx2, CpuIsa::kAvx512}) {
     if (cpu_isa_name(isa) != text) continue;
-    if (processor_has(isa)) return isa;
-    throw ValueError(error_message(
-        "MOH_CPU_ISA", "",
-        "an instruction set of this processor (the best is " + std::string(cpu_isa_name(best_isa())) + ")",
-        text));
+    require_isa("MOH_CPU_ISA", isa);
+    return isa;
   }
   throw ValueError(error_message("MOH_CPU_ISA", "", "baseline, avx2 or avx512", text));
 }
@@ -63,7 +66,7 @@ CpuIsa cpu_isa() {
 }
 
 bool cpu_has_isa(CpuIsa isa) {
-  return processor_has(isa);
+  return processor_has(isa) && std::ranges::find(kCompiled, isa) != std::end(kCompiled);
 }
 
 std::string_view cpu_isa_name(CpuIsa isa) {
@@ -79,10 +82,7 @@ std::string_view cpu_isa_name(CpuIsa isa) {
 }
 
 CpuIsaScope::CpuIsaScope(CpuIsa isa) : previous_(current_isa()) {
-  if (!processor_has(isa)) {
-    throw ValueError(
-        error_message("CpuIsaScope", "isa", "an instruction set of this processor", cpu_isa_name(isa)));
-  }
+  require_isa("CpuIsaScope", isa);
   current_isa() = isa;
 }
 

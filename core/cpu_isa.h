@@ -4,8 +4,9 @@
 
 namespace moh {
 
-/// Instruction sets for which the CPU kernels are compiled (see moh_cpu_kernels in cmake/MohLayer.cmake).
-/// Baseline is x86-64-v2, or whatever the compiler targets on other processors.
+/// Instruction sets for which the CPU kernels are compiled (moh_cpu_kernels in cmake/MohLayer.cmake): all of
+/// them, or with MOH_CPU_KERNELS=native the best of the machine that builds. Baseline is x86-64-v2, or
+/// whatever the compiler targets on other processors.
 enum class CpuIsa { kBaseline, kAvx2, kAvx512 };
 
 /// Tags that keep the copies of a kernel template apart: RmsNormKernels<cpu::Avx2, float>, and so on.
@@ -15,9 +16,9 @@ struct Avx2 {};
 struct Avx512 {};
 }  // namespace cpu
 
-/// The instruction set that kernels run with: the best that this processor has, or the one that the
-/// environment variable MOH_CPU_ISA names (baseline, avx2, avx512). Throws ValueError when that one is
-/// unknown or absent.
+/// The instruction set that kernels run with: the best that both this processor and this build have, or the
+/// one that the environment variable MOH_CPU_ISA names (baseline, avx2, avx512). Throws ValueError when that
+/// one is unknown or absent, or if there is none.
 CpuIsa cpu_isa();
 
 /// Whether this processor and this build have `isa`.
@@ -37,21 +38,5 @@ class CpuIsaScope {
  private:
   CpuIsa previous_;
 };
-
-/// Calls fn.template operator()<Tag>() with the tag of cpu_isa().
-template <class Fn>
-decltype(auto) visit_cpu_isa(Fn&& fn) {
-#if defined(__x86_64__)
-  switch (cpu_isa()) {
-    case CpuIsa::kAvx512:
-      return fn.template operator()<cpu::Avx512>();
-    case CpuIsa::kAvx2:
-      return fn.template operator()<cpu::Avx2>();
-    case CpuIsa::kBaseline:
-      break;
-  }
-#endif
-  return fn.template operator()<cpu::Baseline>();
-}
 
 }  // namespace moh

@@ -8,10 +8,10 @@
 #include "autograd/node.h"
 #include "autograd/profile.h"
 #include "autograd/variable.h"
-#include "core/cpu_isa.h"
 #include "core/cuda/tag.h"
 #include "core/dry_run.h"
 #include "core/error.h"
+#include "core/visit_cpu_isa.h"
 
 namespace moh {
 

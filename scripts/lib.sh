@@ -24,6 +24,12 @@ configure() {
       "rm -r '$root/build/$preset' and start again"
 }
 
+# kernels_of_new PRESET: the option with which a build folder that is not there yet gets the CPU kernels of this machine's
+# instruction set alone: a third of all. An existing one keeps what it has.
+kernels_of_new() {
+  [ -e "$root/build/$1/CMakeCache.txt" ] || echo -DMOH_CPU_KERNELS=native
+}
+
 # build PRESET [TARGET...]: builds the targets, or everything.
 build() {
   local preset=$1

@@ -21,7 +21,8 @@ config=configs/llm/quickstart.yaml
 moh=build/release/moh
 
 "$root/scripts/setup.sh"
-configure release
+# shellcheck disable=SC2046 # one option, or none
+configure release $(kernels_of_new release)
 build release moh moh_pages moh_library # the latter two: so that cmake --install works afterwards
 cd "$root"
 

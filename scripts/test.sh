@@ -14,7 +14,8 @@ Usage: [MOH_PRESET=release|debug|asan] scripts/test.sh [--every-isa] [--werror] 
   scripts/test.sh                    everything
   scripts/test.sh --every-isa        the tests of ops, models and golden data under the other instruction sets, too:
                                      entries isa.ISA.PROGRAM for baseline, avx2, avx512; ctest lists as skipped those
-                                     that this processor lacks, and the one that all other tests run with
+                                     that this processor lacks, and the one that all other tests run with. Without it,
+                                     a new build has kernels of this processor's instruction set alone
   scripts/test.sh --werror           with warnings as errors, as continuous integration does
   scripts/test.sh -R moh_attention   tests whose name matches
   scripts/test.sh -L cpu -LE slow    by label
@@ -45,8 +46,13 @@ if [ -n "${MOH_SHARED:-}" ]; then
   export MOH_SHARED
 fi
 
+kernels=-DMOH_CPU_KERNELS=all
+if [ "$preset" = release ] && [ $every_isa = OFF ]; then
+  kernels=$(kernels_of_new release)
+fi
+
 "$root/scripts/setup.sh"
-configure "$preset" -DMOH_BUILD_TESTS=ON -DMOH_WERROR=$werror -DMOH_TEST_EVERY_ISA=$every_isa
+configure "$preset" ${kernels:+"$kernels"} -DMOH_BUILD_TESTS=ON -DMOH_WERROR=$werror -DMOH_TEST_EVERY_ISA=$every_isa
 build "$preset"
 
 say "testing build/$preset"

@@ -1,6 +1,6 @@
 #include "ops/cpu/fma_loop.h"
 
-#include "core/cpu_isa.h"
+#include "core/visit_cpu_isa.h"
 #include "core/error.h"
 #include "core/parallel.h"
 #include "ops/cpu/fma_loop_kernels.h"

@@ -5,9 +5,9 @@
 #include <vector>
 
 #include "core/cpu_caches.h"
-#include "core/cpu_isa.h"
 #include "core/parallel.h"
 #include "core/scratch.h"
+#include "core/visit_cpu_isa.h"
 #include "ops/run_tasks.h"
 
 namespace moh {

@@ -107,11 +107,12 @@ class Text(TwoMachines):
 
     def test_another_command_line_or_environment(self):
         self.settings()
+        others = self.instruction_sets()[:-1]  # the last is the one of the first process
         for key, options in ((r"seed", {"second": ["seed=4"]}),
                              (r"optim\.learning_rate", {"second": ["optim.learning_rate=0.004"]}),
                              (r"--resume", {"second": ["--resume"]}),
                              (r"--allow-changes", {"second": ["--allow-changes"]}),
-                             (r"instruction set", {"env": {"MOH_CPU_ISA": "baseline"}})):
+                             *((r"instruction set", {"env": {"MOH_CPU_ISA": isa}}) for isa in others)):
             self.refused(key, "train", code=support.CONFIG_ERROR, **options)
         # What changes no result may differ.
         self.both("train", code=support.DONE, second=["--log-level=debug"], env={"OMP_NUM_THREADS": "2"})

@@ -203,6 +203,11 @@ class MohTest(unittest.TestCase):
         for part in parts:
             self.assertIn(str(part), output)
 
+    def instruction_sets(self):
+        """Instruction sets that this processor and this build have, the least one first, as MOH_CPU_ISA names them."""
+        known = ("baseline", "avx2", "avx512")
+        return [name for name in known if self.command("--version", env={"MOH_CPU_ISA": name}).returncode == DONE]
+
     # What a run leaves behind.
 
     def checkpoints(self, run="run"):

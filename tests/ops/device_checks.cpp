@@ -13,6 +13,7 @@
 #include "core/error.h"
 #include "core/host_copy.h"
 #include "core/random.h"
+#include "core/visit_cpu_isa.h"
 #include "ops/attention/head_lists.h"
 #include "ops/dropout/drop_path.h"
 #include "ops/dropout/dropout.h"
@@ -364,7 +365,8 @@ void check_gelu_mlp_kernels_on_device() {
            {std::pair(true, true), {true, false}, {false, true}, {false, false}}) {
         INFO(way << ", form " << static_cast<int>(form) << (adds ? ", bias" : "") << (keeps ? ", h" : ""));
         const auto found = run.operator()<Cuda>(form, adds, keeps, gpu);
-        const auto expected = run.operator()<cpu::Baseline>(form, adds, keeps, kCpu);
+        const auto expected =
+            visit_cpu_isa([&]<class Backend>() { return run.operator()<Backend>(form, adds, keeps, kCpu); });
         for (std::size_t i = 0; i < expected.size(); ++i)
           check_close(found[i], expected[i], 2e-6, std::to_string(i));
       }

@@ -8,7 +8,7 @@
 #include <numbers>
 #include <vector>
 
-#include "core/cpu_isa.h"
+#include "core/visit_cpu_isa.h"
 #include "train/augment/affine_kernels.h"
 
 namespace moh {

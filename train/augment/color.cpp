@@ -7,7 +7,7 @@
 #include <numeric>
 #include <vector>
 
-#include "core/cpu_isa.h"
+#include "core/visit_cpu_isa.h"
 #include "train/augment/color_kernels.h"
 
 namespace moh {

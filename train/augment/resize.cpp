@@ -5,8 +5,8 @@
 #include <cstring>
 #include <string>
 
-#include "core/cpu_isa.h"
 #include "core/error.h"
+#include "core/visit_cpu_isa.h"
 #include "train/augment/resize_kernels.h"
 
 namespace moh {

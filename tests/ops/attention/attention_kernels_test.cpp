@@ -5,7 +5,7 @@
 #include <cstring>
 #include <vector>
 
-#include "core/cpu_isa.h"
+#include "core/visit_cpu_isa.h"
 #include "core/loop_shares.h"
 #include "ops/attention/attention_run.h"
 #include "ops/attention/operands.h"

@@ -2,7 +2,7 @@
 
 #include <catch2/catch.hpp>
 
-#include "core/cpu_isa.h"
+#include "core/visit_cpu_isa.h"
 #include "core/parallel.h"
 #include "ops/cpu/fma_loop_kernels.h"
 

@@ -1,0 +1,31 @@
+# MOH_CPU_ISAS: the instruction sets for which the CPU kernels are compiled, as core/cpu_isa.h names their tags.
+
+if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
+  set(MOH_CPU_ISAS Baseline Avx2 Avx512)
+else()
+  set(MOH_CPU_ISAS Baseline)
+endif()
+
+if(MOH_CPU_KERNELS STREQUAL "native")
+  # Asked anew in each configuration, as a build folder may be shared by machines.
+  try_run(exit_code compiled SOURCES ${CMAKE_CURRENT_LIST_DIR}/native_isa.cpp NO_CACHE
+    CMAKE_FLAGS -DINCLUDE_DIRECTORIES=${PROJECT_SOURCE_DIR} CXX_STANDARD 20 CXX_STANDARD_REQUIRED ON
+    COMPILE_OUTPUT_VARIABLE compiler_output RUN_OUTPUT_VARIABLE native)
+  if(NOT compiled OR NOT exit_code EQUAL 0 OR NOT native IN_LIST MOH_CPU_ISAS)
+    message(FATAL_ERROR "MOH_CPU_KERNELS=native: expected one of ${MOH_CPU_ISAS}, found '${native}'; "
+      "MOH_CPU_KERNELS=all needs no program to run here\n${compiler_output}")
+  endif()
+  set(MOH_CPU_ISAS ${native})
+elseif(NOT MOH_CPU_KERNELS STREQUAL "all")
+  message(FATAL_ERROR "MOH_CPU_KERNELS: expected all or native, found '${MOH_CPU_KERNELS}'")
+endif()
+message(STATUS "CPU kernels: ${MOH_CPU_ISAS}")
+
+list(TRANSFORM MOH_CPU_ISAS REPLACE "(.+)" "X(\\1)" OUTPUT_VARIABLE list)
+list(JOIN list " " list)
+file(CONFIGURE OUTPUT ${PROJECT_BINARY_DIR}/generated/core/compiled_isas.h @ONLY CONTENT [[
+#pragma once
+
+/// X(TAG) for each instruction set that the CPU kernels of this build are compiled for, the least one first.
+#define MOH_COMPILED_ISAS(X) @list@
+]])
