@@ -51,6 +51,7 @@ set(MOH_PUBLIC_HEADERS
   models/diffusion/dit_config.h
   models/forward_context.h
   models/layers/head_routing.h
+  models/layers/head_routing_options.h
   models/layers/layer_norm.h
   models/layers/linear.h
   models/layers/moh_attention.h

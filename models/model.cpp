@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "models/active_heads.h"
+#include "models/layers/head_routing.h"
 
 namespace moh {
 

@@ -5,11 +5,13 @@
 #include <string_view>
 #include <vector>
 
-#include "models/layers/head_routing.h"
+#include "models/layers/head_routing_options.h"
 #include "models/layers/moh_config.h"
 #include "models/module.h"
 
 namespace moh {
+
+class HeadRouter;
 
 /// A complete model of one family: the interface of programs that train, analyse or convert models,
 /// independent of their inputs and outputs.

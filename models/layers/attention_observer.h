@@ -3,9 +3,10 @@
 #include <cstdint>
 
 #include "core/tensor.h"
-#include "models/layers/head_routing.h"
 
 namespace moh {
+
+struct HeadChoice;
 
 /// Tensors of one attention layer in a forward pass. B sequences of T tokens, D hidden, H query heads, G KV
 /// heads, d head width.

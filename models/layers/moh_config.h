@@ -4,7 +4,7 @@
 #include <string_view>
 
 #include "models/config_faults.h"
-#include "models/layers/head_routing.h"
+#include "models/layers/head_routing_options.h"
 #include "models/layers/head_set.h"
 #include "models/layers/per_layer.h"
 

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "models/forward_context.h"
+#include "models/layers/head_routing.h"
 #include "models/model.h"
 
 namespace moh {

@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "models/layers/head_routing.h"
+#include "models/layers/head_routing_options.h"
 
 namespace moh {
 

@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "autograd/node.h"
+#include "models/layers/head_routing.h"
 #include "train/base/math/least_squares.h"
 #include "train/heads/init/head_importance.h"
 

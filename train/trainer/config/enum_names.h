@@ -10,7 +10,7 @@
 
 #include "core/math_mode.h"
 #include "models/diffusion/reverse_step.h"
-#include "models/layers/head_routing.h"
+#include "models/layers/head_routing_options.h"
 #include "models/layers/moh_config.h"
 #include "models/recompute_level.h"
 #include "models/vision/vit_config.h"

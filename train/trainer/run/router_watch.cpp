@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "core/error.h"
+#include "models/layers/head_routing.h"
 
 namespace moh {
 

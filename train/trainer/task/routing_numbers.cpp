@@ -4,6 +4,7 @@
 #include <numeric>
 #include <string_view>
 
+#include "models/layers/head_routing.h"
 #include "ops/elementwise/add.h"
 #include "ops/elementwise/scale.h"
 

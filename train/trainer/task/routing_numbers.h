@@ -4,12 +4,13 @@
 #include <span>
 #include <vector>
 
-#include "models/layers/head_routing.h"
 #include "models/layers/moh_config.h"
 #include "models/model.h"
 #include "train/trainer/task/task.h"
 
 namespace moh {
+
+struct LayerRouting;
 
 /// The mean of the load-balance losses over the layers with routed heads; undefined if there are none.
 Variable mean_balance_loss(std::span<const LayerRouting> routing);

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "autograd/node.h"
+#include "models/forward_context.h"
 #include "models/model.h"
 #include "ops/elementwise/add.h"
 #include "ops/elementwise/scale.h"

@@ -1,4 +1,5 @@
 #include "train/trainer/task/routing_numbers.h"
+#include "models/layers/head_routing.h"
 
 #include <catch2/catch.hpp>
 #include <utility>
