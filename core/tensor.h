@@ -49,7 +49,7 @@ class Tensor {
   /// ShapeError for any other number of elements.
   double item() const;
 
-  /// The same elements under another shape. Throws ShapeError when the counts differ.
+  /// A view of the elements under another shape. Throws ShapeError when the counts differ.
   Tensor reshape(const Shape& shape) const;
   /// Rows [begin, end) of the leading dimension, as a view. Throws ShapeError when out of range.
   Tensor slice(std::int64_t begin, std::int64_t end) const;

@@ -22,7 +22,7 @@ std::int64_t slots_for(std::int64_t capacity, std::int64_t window) {
   return window == 0 || window >= capacity ? capacity : std::min(capacity, window + spare_slots(window));
 }
 
-/// Those of `stored` tokens that stay when the first ones are dropped, at least `needed` of them.
+/// The number of `stored` tokens that stay when the first ones are dropped, at least `needed` of them.
 std::int64_t kept_of(std::int64_t stored, std::int64_t needed) {
   return stored - (stored - std::min(stored, needed)) / kDecodePartKeys * kDecodePartKeys;
 }

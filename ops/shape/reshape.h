@@ -7,7 +7,7 @@
 
 namespace moh {
 
-/// The same elements with another shape, without a copy. One extent may be -1: it is inferred from the
+/// The elements of x with another shape, without a copy. One extent may be -1: it is inferred from the
 /// others. Throws ShapeError when the numbers of elements differ.
 Variable reshape(const Variable& x, std::initializer_list<std::int64_t> extents);
 Variable reshape(const Variable& x, const Shape& shape);

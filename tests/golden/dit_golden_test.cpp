@@ -120,8 +120,8 @@ void check_gradients(const GoldenCase& golden, const Dit& model, DitInput input)
   zero_gradients(model);
 }
 
-/// What is inside: routers and gates of each layer. The outputs of the blocks, which a model shows nobody,
-/// are computed again from the parameters.
+/// Intermediate values: routers and gates of each layer. The outputs of the blocks, which a model shows
+/// nobody, are computed again from the parameters.
 void check_inside(const GoldenCase& golden, const Dit& model, const DitInput& input) {
   LayerTraces own;
   model.forward(input, {.observer = &own});

@@ -18,7 +18,7 @@ std::string first_prefix(const std::string& name) {
   return name.substr(0, name.find('.'));
 }
 
-/// Of what a result of that type may differ, in proportion to each element.
+/// Allowed difference of a result of that type, in proportion to each element.
 double relative_tolerance(DType dtype) {
   if (!is_floating(dtype)) return 0;
   return dtype == DType::kFloat64 ? 1e-10 : 2e-4;

@@ -28,7 +28,7 @@ bool register_golden_kind(std::string_view kind);
 bool is_registered(std::string_view kind);
 std::vector<std::string_view> registered_golden_kinds();
 
-/// What the reference files hold and moh has not yet: a kind, or, of a kind that it has, the tensors with a
+/// Reference data that moh has no counterpart for yet: a kind, or, of a kind that it has, the tensors with a
 /// prefix. The list is in golden_kinds.cpp.
 struct NotYet {
   std::string_view kind, tensors = "";

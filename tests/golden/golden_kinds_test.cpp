@@ -1,4 +1,4 @@
-// That nothing in the golden folders is passed over in silence.
+// Nothing in the golden folders is passed over in silence.
 
 #include "tests/golden/golden_kinds.h"
 

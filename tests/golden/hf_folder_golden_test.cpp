@@ -115,7 +115,7 @@ std::string format_of(const fs::path& folder) {
   return "safetensors in " + std::to_string(shards.size()) + " shards";
 }
 
-/// That the model of a folder gets the tensors that lie there, in float32.
+/// The model of a folder gets the tensors that lie there, in float32.
 void check_loaded(const Llama& model, const std::vector<NamedTensor>& stored) {
   std::map<std::string, Tensor> tensors;
   for (const NamedTensor& entry : stored) tensors[entry.name] = entry.tensor.to(DType::kFloat32);

@@ -9,7 +9,7 @@ namespace moh::test {
 /// The model of a case, or its one attention layer, with every head active.
 LlamaConfig dense_llama(const nlohmann::json& config);
 
-/// The same as the released MoH-LLaMA3 routes it: gates of 0 and 1 by the norms of the queries, without a
+/// Such a model as the released MoH-LLaMA3 routes it: gates of 0 and 1 by the norms of the queries, without a
 /// gradient to them. How many heads, each layer's intermediate values say.
 LlamaConfig routed_llama(const GoldenCase& golden);
 /// How many, says that code where no file does: half of the heads are shared, as many again as half of these

@@ -22,7 +22,7 @@ std::string numbered(const std::string& what, std::size_t i) {
   return "inter." + what + std::to_string(i);
 }
 
-/// What ForwardContext::forced_top takes.
+/// The reference's selection, for ForwardContext::forced_top.
 std::vector<Tensor> imposed_choices(const GoldenCase& golden, const LlamaConfig& config) {
   std::vector<Tensor> choices;
   for (std::int64_t i = 0; i < config.layers; ++i)

@@ -34,7 +34,7 @@ struct LayerCase {
   }
 };
 
-/// The same layer with projections of the selected heads alone, which real sizes take on a CPU
+/// The layer with projections of the selected heads alone, which real sizes take on a CPU
 /// (head_projection_pays) and those of the reference do not.
 class SelectedHeadsAttention : public Module {
  public:

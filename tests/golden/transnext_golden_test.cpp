@@ -40,7 +40,7 @@ void check_positions(const GoldenCase& golden, const RelativePositions& position
   golden.check(index, positions.index.reshape({positions.index.numel()}));
 }
 
-/// What the kernels take the window at each token for: which neighbours are outside of the image, and the
+/// The window at each token as the kernels see it: which neighbours are outside of the image, and the
 /// logarithm of the number of keys, this one with `keys` pooled ones.
 struct WindowTables {
   Tensor outside, log_keys;
@@ -150,7 +150,7 @@ void check_losses(const GoldenCase& golden, const Module& module, const std::str
   zero_gradients(module);
   x.zero_grad();
   run().second.backward();
-  // Of a whole model the reference has those of the routers alone.
+  // The reference has gradients of a whole model's routers alone.
   for (const NamedParameter& p : module.parameters()) {
     const std::string name = "grad_lb.param." + p.name;
     if (golden.has(name)) golden.check(name, p.variable.grad());
@@ -212,7 +212,7 @@ std::vector<std::size_t> routed_layers(const TransNext& model) {
   return layers;
 }
 
-/// What ForwardContext::forced_top takes.
+/// The reference's selection, for ForwardContext::forced_top.
 std::vector<Tensor> imposed_choices(const GoldenCase& golden, const TransNext& model) {
   std::vector<Tensor> choices(model.routing().size());
   const std::vector<std::size_t> routed = routed_layers(model);

@@ -5,8 +5,8 @@
 #include <cstring>
 #include <vector>
 
-#include "core/visit_cpu_isa.h"
 #include "core/loop_shares.h"
+#include "core/visit_cpu_isa.h"
 #include "ops/attention/attention_run.h"
 #include "ops/attention/operands.h"
 #include "ops/op.h"
@@ -131,7 +131,7 @@ void check_strided(const AttentionSizes& sizes, double share, bool causal) {
   CHECK(lse.guards_untouched());
   CHECK(dgates.guards_untouched());
 
-  // The same problem in plain tensors, bit for bit.
+  // Plain tensors give the same bits.
   const Variable pq(in.q.to(dtype_of<T>()), true), pk(in.k.to(dtype_of<T>()), true),
       pv(in.v.to(dtype_of<T>()), true);
   const AttentionOptions options{.causal = causal};

@@ -92,7 +92,7 @@ class Engine {
   std::int64_t waiting_texts_ = 0;
   bool closed_ = false, stopping_ = false;
 
-  // Of the engine's thread.
+  // Used by the engine's thread alone.
   PromptReader prompts_;
   std::deque<Reading> reading_;
   std::vector<std::unique_ptr<Writing>> writing_;

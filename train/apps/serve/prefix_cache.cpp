@@ -120,7 +120,7 @@ void PrefixCache::keep_scores(const Path& path, std::int64_t top, std::span<cons
   while (bytes_ > most_bytes_ && !ages_.empty()) evict(ages_.back());
 }
 
-/// What a page takes may have grown.
+/// Updates the bytes of a page, which may have grown.
 void PrefixCache::account(Node& node) {
   const std::int64_t bytes = node.page.bytes() + kBytesBesidePage;
   bytes_ += bytes - node.bytes;

@@ -14,14 +14,14 @@
 
 namespace moh {
 
-/// Of two texts the number of tokens that both begin with.
+/// Number of tokens that both texts begin with.
 std::int64_t common_beginning(std::span<const TokenId> a, std::span<const TokenId> b);
 
-/// What prompts began with, so that others that begin alike need not be computed from their first token (as
-/// RadixAttention does: Zheng et al., NeurIPS 2024). Pages of up to kPageTokens tokens make a tree; a page
-/// follows its parent after any number of the parent's tokens, so that prompts share what they have in common
-/// to the token. Tokens are compared, never hashes of them. What was used least recently goes first. For one
-/// thread.
+/// Keys and values of prompts by their beginnings, so that prompts which begin alike are computed from where
+/// they differ (as RadixAttention does: Zheng et al., NeurIPS 2024). Pages of up to kPageTokens tokens make a
+/// tree; a page follows its parent after any number of the parent's tokens, so that prompts share what they
+/// have in common to the token. Tokens are compared, never hashes of them. What was used least recently goes
+/// first. For one thread.
 class PrefixCache {
  public:
   static constexpr std::int64_t kPageTokens = 64;

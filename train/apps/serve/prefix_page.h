@@ -23,7 +23,7 @@ class PrefixPage {
   /// Appends the keys and values of tokens [begin, end) to a cache of one text.
   void append_to(KvCache& cache, std::int64_t begin, std::int64_t end) const;
 
-  /// Of how many tokens, the first ones, the scores are here with `top` alternatives or more.
+  /// Number of first tokens whose scores are here with `top` alternatives or more.
   std::int64_t scored(std::int64_t top) const;
   /// Keeps the scores of the first tokens, with `top` alternatives, if they say more than those that are
   /// here.

@@ -41,7 +41,7 @@ void PromptReader::read(std::span<PromptReading* const> waiting) {
   }
 }
 
-/// Of prompts with angles that depend on where a piece ends, pieces are a function of the prompt, too.
+/// Chooses pieces, which are a function of the prompt alone where angles depend on where a piece ends.
 std::vector<PromptReader::Piece> PromptReader::choose(std::span<PromptReading* const> waiting) {
   std::vector<Piece> pieces;
   std::int64_t row = 0;

@@ -27,7 +27,7 @@ class Histogram {
   double sum_ = 0;
 };
 
-/// What a server counts. Thread-safe.
+/// The counters of a server. Thread-safe.
 class ServerMetrics {
  public:
   /// A request was answered.

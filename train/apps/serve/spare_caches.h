@@ -21,8 +21,8 @@ class SpareCaches {
   /// Keeps a cache that begins with a prompt's tokens, unless some of these have left it (a window), and
   /// drops those that were kept first where it is too much.
   void keep(std::span<const TokenId> prompt, KvCache cache);
-  /// Of the caches with room for `capacity` tokens the one that begins with most of a prompt, rewound to what
-  /// it has of that; none if there is no such cache.
+  /// The cache with room for `capacity` tokens that begins with most of a prompt, rewound to what it has of
+  /// that; none if there is no such cache.
   std::optional<KvCache> take(std::span<const TokenId> prompt, std::int64_t capacity);
   /// Drops the caches that were kept first until the rest has room for `tokens` tokens at most.
   void shrink(std::int64_t tokens);

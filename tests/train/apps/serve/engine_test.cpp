@@ -103,7 +103,7 @@ TEST_CASE("serve: a token that ends a text is counted, and has no text") {
   job.logprobs = 0;
   const Text plain = texts_of(*running.engine.submit({job}), 1)[0];
   CHECK(plain.finish == Finish::kLength);
-  // The same model where the first token that it would generate ends a text.
+  // The model as before, where the first token that it would generate ends a text.
   const TokenId first = [&] {
     TextJob scored = job;
     scored.logprobs = 1;

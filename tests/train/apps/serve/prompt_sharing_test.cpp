@@ -89,7 +89,7 @@ TEST_CASE("serve: texts and log-probabilities are the same bits with and without
       CHECK(running->metrics.prefix_hit_tokens > 0);
       CHECK(running->metrics.prompt_tokens < 2 * off.metrics.prompt_tokens);
     }
-    // Of the model whose longer prompts share nothing a small cache holds what the others have.
+    // Longer prompts of the model with dynamic angles share nothing, so a small cache holds enough.
     if (config.rope_scaling.kind != RopeScalingKind::kDynamic)
       CHECK(on.metrics.prefix_hit_tokens > small.metrics.prefix_hit_tokens);
     CHECK(small.metrics.prefix_bytes <= 400 << 10);

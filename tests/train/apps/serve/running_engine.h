@@ -47,7 +47,7 @@ inline TextJob job_of(std::size_t length, std::uint64_t seed, std::int64_t token
   return job;
 }
 
-/// What came of a text: `logprobs` and the `alternatives` of all tokens one after the other.
+/// The answer to a text: `logprobs` and the `alternatives` of all tokens one after the other.
 struct Text {
   std::string text;
   std::vector<float> logprobs;

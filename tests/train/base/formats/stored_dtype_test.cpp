@@ -111,7 +111,7 @@ TEST_CASE("weights: midpoints between neighbours go to the even one, and a hair 
     if (converted<std::uint16_t>(middle, "F64", "F16") != even || down != bits || up != bits + 1) FAIL(bits);
     if (converted<std::uint16_t>(static_cast<float>(middle), "F32", "F16") != even) FAIL(bits);
   }
-  // The same for bfloat16; rounding by way of float32 would take the doubles beside a midpoint for the
+  // bfloat16 likewise; rounding by way of float32 would take the doubles beside a midpoint for the
   // midpoint.
   for (std::uint32_t bits = 0; bits < 0x7f7f; ++bits) {
     const auto pattern = static_cast<std::uint16_t>(bits);

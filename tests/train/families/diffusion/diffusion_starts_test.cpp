@@ -82,7 +82,7 @@ TEST_CASE("latent samples: mean plus deviation times noise, scaled, anew for eac
   CHECK(mirrored == Approx(0.25).margin(0.03));
   CHECK(made(*from, 17) == made(*starts({.flip = 0.25, .seed = 3}), 17));
   CHECK(made(*from, 17) != made(*starts({.flip = 0.25, .seed = 4}), 17));
-  // The same picture in the next epoch has other noise.
+  // A picture has other noise in the next epoch.
   std::int64_t again = 18;
   while (from->order().picture_of(again) != from->order().picture_of(17)) ++again;
   CHECK(made(*from, again) != made(*from, 17));

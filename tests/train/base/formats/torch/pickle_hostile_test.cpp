@@ -43,7 +43,7 @@ constexpr std::int64_t kMax = std::numeric_limits<std::int64_t>::max();
 }  // namespace
 
 TEST_CASE("torch: hostile pickle: every byte as an opcode on an empty stack is refused or harmless") {
-  // Those that need no values; all others find the stack or the text too short, or are no opcodes.
+  // Opcodes that need no values; all others find the stack or the text too short, or are no opcodes.
   const std::string harmless = "(N])}\x88\x89\x8f";
   for (int opcode = 0; opcode < 256; ++opcode) {
     const auto byte = static_cast<char>(opcode);

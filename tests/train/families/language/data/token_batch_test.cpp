@@ -114,7 +114,7 @@ TEST_CASE("data: a mixture reads each row from its source, in the source's own o
   }
   CHECK(std::abs(rows[0] - 300) <= 3);
   CHECK(rows[0] / batches.sampler(0).windows_per_epoch() == 100);  // 3 windows each
-  // The same rows whatever the batches and where they begin.
+  // Rows are the same whatever the batches and where they begin.
   CHECK(values(batches.at(100, 64).tokens.select(37).clone()) == values(batches.at(137, 1).tokens));
 }
 
