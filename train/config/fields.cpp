@@ -4,6 +4,7 @@
 #include <cmath>
 #include <utility>
 
+#include "core/error.h"
 #include "train/config/number_text.h"
 
 namespace moh::config {
@@ -19,9 +20,13 @@ void add_keys(const Section& section, const std::string& prefix, std::vector<std
   }
 }
 
-void add_fields(const Section& section, const std::string& prefix, std::vector<KeyedField>& fields) {
-  for (const Field& field : section.fields()) fields.push_back({join_key(prefix, field.name), &field});
-  for (const Section& child : section.sections()) add_fields(child, join_key(prefix, child.name()), fields);
+/// `properties`: those of the section within the sections that it is part of.
+void add_fields(const Section& section, const std::string& prefix, const FieldProperties& properties,
+                std::vector<KeyedField>& fields) {
+  for (const Field& field : section.fields())
+    fields.push_back({join_key(prefix, field.name), &field, field.properties.within(properties)});
+  for (const Section& child : section.sections())
+    add_fields(child, join_key(prefix, child.name()), child.properties().within(properties), fields);
 }
 
 std::string bounds_text(const Bounds& bounds) {
@@ -98,8 +103,14 @@ bool Bounds::contains(double value) const {
          value <= cap;
 }
 
-void Section::add(std::string_view name, Target target, Bounds bounds, std::string_view doc) {
-  fields_.push_back({name, std::move(target), bounds, doc});
+Field& Section::add(std::string_view name, Target target, Bounds bounds, std::string_view doc) {
+  return fields_.emplace_back(Field{name, std::move(target), bounds, doc});
+}
+
+FieldProperties& Section::properties_of(std::string_view name) {
+  const auto found = std::ranges::find(fields_, name, &Field::name);
+  MOH_CHECK(found != fields_.end(), "properties_of: a field of the section");
+  return found->properties;
 }
 
 Section& Section::section_named(std::string_view name, std::string_view doc) {
@@ -123,13 +134,8 @@ std::vector<std::string> all_keys(const Section& root) {
 
 std::vector<KeyedField> all_fields(const Section& section) {
   std::vector<KeyedField> fields;
-  add_fields(section, std::string(section.name()), fields);
+  add_fields(section, std::string(section.name()), section.properties(), fields);
   return fields;
-}
-
-bool is_among(std::string_view key, std::span<const std::string_view> keys) {
-  return std::ranges::any_of(
-      keys, [&](std::string_view name) { return name.ends_with('.') ? key.starts_with(name) : key == name; });
 }
 
 std::string expected_text(const Field& field) {

@@ -19,6 +19,7 @@
 #include "models/layers/head_set.h"
 #include "models/layers/per_layer.h"
 #include "train/config/data_source.h"
+#include "train/config/field_properties.h"
 
 /// Field lists: each field of a config struct with its key, allowed values and explanation, defined in one
 /// place. Reading, checking, the resolved config and the reference iterate over such a list.
@@ -132,6 +133,7 @@ struct Field {
   std::string_view doc;  ///< one sentence, or two
   /// Values of a path that are words and not paths.
   std::span<const std::string_view> words = {};
+  FieldProperties properties = {};  ///< as declared; KeyedField has those of its sections, too
 };
 
 /// Whether a field counts heads, of which a share can be given ("25%").
@@ -139,40 +141,50 @@ inline bool takes_share(const Field& field) {
   return std::holds_alternative<PerLayer*>(field.target) && field.bounds.unit == "heads";
 }
 
-/// The field list of one struct. It points into the struct, which must outlive it.
+/// The field list of one struct. It points into the struct, which must outlive it. What adds a field returns
+/// its properties, a reference that is valid until the next field is added.
 class Section {
  public:
   Section(std::string_view name, std::string_view doc) : name_(name), doc_(doc) {}
 
   template <class T>
-  void field(std::string_view name, T& value, Bounds bounds, std::string_view doc) {
-    add(name, &value, bounds, doc);
+  FieldProperties& field(std::string_view name, T& value, Bounds bounds, std::string_view doc) {
+    return add(name, &value, bounds, doc).properties;
   }
   template <class T>
-  void field(std::string_view name, T& value, std::string_view doc) {
+  FieldProperties& field(std::string_view name, T& value, std::string_view doc) {
     if constexpr (std::is_enum_v<T>) {
-      field(name, choice_of(value), doc);
+      return field(name, choice_of(value), doc);
     } else {
-      field(name, value, Bounds(), doc);
+      return field(name, value, Bounds(), doc);
     }
   }
-  void field(std::string_view name, Choice choice, std::string_view doc) {
-    add(name, std::move(choice), {}, doc);
+  FieldProperties& field(std::string_view name, Choice choice, std::string_view doc) {
+    return add(name, std::move(choice), {}, doc).properties;
   }
   /// A list of maps: `describe` adds the fields of one struct to a section.
   template <class T>
   void list(std::string_view name, std::vector<T>& structs, void (*describe)(T&, Section&),
             std::string_view doc);
   /// A path, or one of `words`, which outlive this object.
-  void path_or_word(std::string_view name, std::filesystem::path& value,
-                    std::span<const std::string_view> words, std::string_view doc) {
-    add(name, &value, {}, doc);
-    fields_.back().words = words;
+  FieldProperties& path_or_word(std::string_view name, std::filesystem::path& value,
+                                std::span<const std::string_view> words, std::string_view doc) {
+    Field& added = add(name, &value, {}, doc);
+    added.words = words;
+    return added.properties;
   }
   void section(Section section) { sections_.push_back(std::move(section)); }
   /// The subsection of that name, created if there is none, so that a family can add fields to a section of
   /// every run. The reference stays valid when others are added.
   Section& section_named(std::string_view name, std::string_view doc = "");
+
+  /// The properties of all fields of the section, also of subsections and of those that are added later,
+  /// unless they say otherwise.
+  FieldProperties& properties() { return properties_; }
+  const FieldProperties& properties() const { return properties_; }
+  /// The properties of a field of this section, for what only some users of a common field list say of it.
+  /// Throws InternalError if there is no such field.
+  FieldProperties& properties_of(std::string_view name);
 
   /// A value in place of the section's map is that of its first field. `suffices` says whether the others
   /// have their defaults: then the section is written so, too.
@@ -186,12 +198,13 @@ class Section {
   const std::list<Section>& sections() const { return sections_; }
 
  private:
-  void add(std::string_view name, Target target, Bounds bounds, std::string_view doc);
+  Field& add(std::string_view name, Target target, Bounds bounds, std::string_view doc);
 
   std::string_view name_;
   std::string_view doc_;
   std::vector<Field> fields_;
   std::list<Section> sections_;
+  FieldProperties properties_;
   std::function<bool()> short_form_suffices_;
 };
 
@@ -225,13 +238,13 @@ std::vector<std::string> all_keys(const Section& root);
 struct KeyedField {
   std::string key;
   const Field* field;
+  FieldProperties properties;  ///< of the field within its sections
+
+  bool has(FieldProperty property) const { return properties.has(property); }
 };
 /// Every field of the section and its subsections, in order. Keys begin with the section's own name.
 std::vector<KeyedField> all_fields(const Section& section);
 std::vector<KeyedField> all_fields(Section&&) = delete;  // they would outlive what they point at
-
-/// Whether the key is one of `keys`, in which one that ends in a dot stands for all keys of that section.
-bool is_among(std::string_view key, std::span<const std::string_view> keys);
 
 /// The allowed values: "an integer of at least 1 (steps)", "one of cosine, constant".
 std::string expected_text(const Field& field);

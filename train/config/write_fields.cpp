@@ -188,14 +188,20 @@ std::string section_yaml(const Section& root) {
   return out;
 }
 
-std::vector<Difference> differences(const Section& expected, const Section& found,
-                                    std::span<const std::string_view> except) {
+std::vector<Difference> differences(const Section& expected, const Section& found) {
   const std::vector<KeyedField> theirs = all_fields(expected), ours = all_fields(found);
   std::vector<Difference> all;
   for (std::size_t i = 0; i < theirs.size(); ++i) {
-    Difference d{theirs[i].key, value_yaml(*theirs[i].field), value_yaml(*ours[i].field), ""};
-    if (d.expected != d.found && !is_among(d.key, except)) all.push_back(std::move(d));
+    Difference d{theirs[i].key, value_yaml(*theirs[i].field), value_yaml(*ours[i].field), "",
+                 ours[i].properties};
+    if (d.expected != d.found) all.push_back(std::move(d));
   }
+  return all;
+}
+
+std::vector<Difference> differences(const Section& expected, const Section& found, FieldProperty except) {
+  std::vector<Difference> all = differences(expected, found);
+  std::erase_if(all, [&](const Difference& d) { return d.properties.has(except); });
   return all;
 }
 

@@ -1,8 +1,6 @@
 #pragma once
 
-#include <span>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "train/config/fields.h"
@@ -20,10 +18,12 @@ struct Difference {
   std::string key;
   std::string expected, found;  ///< as YAML
   std::string fix;              ///< how to resolve it, if known
+  FieldProperties properties = {};
 };
-/// The fields in which two structs of the same type differ, without those among `except` (is_among).
-std::vector<Difference> differences(const Section& expected, const Section& found,
-                                    std::span<const std::string_view> except = {});
+/// The fields in which two structs of the same type differ.
+std::vector<Difference> differences(const Section& expected, const Section& found);
+/// Likewise, without fields that have the property.
+std::vector<Difference> differences(const Section& expected, const Section& found, FieldProperty except);
 
 /// The reference of all keys of `root` as Markdown: for each section a table of key, allowed values, default,
 /// and meaning. Defaults are the current values of the struct.

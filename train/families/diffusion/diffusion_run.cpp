@@ -17,20 +17,8 @@ namespace {
 using config::at_least;
 using config::Bounds;
 using config::Difference;
+using config::FieldProperty;
 using config::Section;
-
-/// Keys or sections of the model that a run may set differently from the checkpoint it starts from.
-constexpr std::array<std::string_view, 3> kFree = {"model.preset", "model.recompute", "model.moh."};
-/// Keys of the model that concern only its training.
-constexpr std::array<std::string_view, 8> kOfTraining = {
-    "model.recompute",          "model.moh.balance_loss",      "model.moh.balance_scope",
-    "model.moh.balance_layers", "model.moh.balance_weight",    "model.moh.router_init",
-    "model.moh.z_loss_weight",  "model.moh.top_k_anneal_until"};
-/// Keys that shapes do not determine.
-constexpr std::array<std::string_view, 5> kUnseen = {"model.image_size", "model.heads", "model.head_dim",
-                                                     "model.moh.top_k", "model.moh.gate_scaling"};
-/// Keys that may be omitted for weights without a configuration.
-constexpr std::array<std::string_view, 3> kOptional = {"model.preset", "model.recompute", "model.moh."};
 
 constexpr std::array<std::string_view, 1> kNoAutoencoder = {TrainingSamples::kNoAutoencoder};
 
@@ -42,7 +30,8 @@ Bounds share() {
 
 void add_fields(DitConfig& c, Section& s) {
   s.field("image_size", c.image_size, at_least(1).capped(kMaxSide),
-          "Side of the images, or of latents, that the model makes.");
+          "Side of the images, or of latents, that the model makes.")
+      .unseen_in_weights();
   s.field("patch_size", c.patch_size, at_least(1).capped(kMaxSide),
           "Side of a patch, which becomes a token.");
   s.field("channels", c.channels, at_least(1).capped(kMaxRatio), "Channels: 3 of pixels, 4 of latents.");
@@ -51,16 +40,21 @@ void add_fields(DitConfig& c, Section& s) {
   s.field("layers", c.layers, at_least(1).capped(config::kMaxLayers), "Number of transformer blocks.");
   s.field("hidden", c.hidden, at_least(1).capped(config::kMaxWidth), "Width of a token.");
   s.field("heads", c.heads, at_least(1).capped(config::kMaxHeads),
-          "Heads per layer: one number, or a list with one for each layer, which needs `head_dim`.");
+          "Heads per layer: one number, or a list with one for each layer, which needs `head_dim`.")
+      .unseen_in_weights();
   s.field("head_dim", c.head_dim, at_least(0).capped(config::kMaxWidth),
-          "Width of a head; `heads` times it may differ from `hidden`. 0: `hidden` / `heads`.");
+          "Width of a head; `heads` times it may differ from `hidden`. 0: `hidden` / `heads`.")
+      .unseen_in_weights();
   s.field("mlp_ratio", c.mlp_ratio, at_least(1).capped(kMaxRatio), "Width inside the MLP / `hidden`.");
   s.field("learn_variance", c.learn_variance,
           "Predict the variance of each step, too, trained by the variational bound.");
   s.field("recompute", c.recompute,
           "Activations that the backward pass recomputes instead of keeping them in memory: `none`, or all "
-          "inside of each `layer` (activation checkpointing).");
-  s.section(config::describe(c.moh));
+          "inside of each `layer` (activation checkpointing).")
+      .differs_freely()
+      .of_training()
+      .optional_with_weights();
+  s.section(vision_moh_section(c.moh));
 }
 
 Section data_section(ImageDataConfig& c) {
@@ -100,6 +94,7 @@ Section sample_section(TrainingSamples& c) {
   Section s("sample",
             "Images that the model draws after each evaluation, of the classes in turns, into samples/ of "
             "the run's folder.");
+  s.properties().harmless_on_resume();
   s.field("pictures", c.pictures, at_least(0, "pictures").capped(kMaxShown), "Number of images. 0: none.");
   s.path_or_word("autoencoder", c.autoencoder, kNoAutoencoder,
                  "For a model of latents: a folder with diffusers' AutoencoderKL, which decodes them in "
@@ -121,15 +116,14 @@ DitConfig spelt_out(DitConfig c) {
   return c;
 }
 
-/// The differences between two models by key, except keys in `free`.
-std::vector<Difference> model_differences(DitConfig expected, DitConfig found,
-                                          std::span<const std::string_view> free) {
+/// The differences between two models by key, except keys that have the property.
+std::vector<Difference> model_differences(DitConfig expected, DitConfig found, FieldProperty except) {
   expected = spelt_out(std::move(expected));
   found = spelt_out(std::move(found));
   Section expected_fields("model", ""), found_fields("model", "");
   add_fields(expected, expected_fields);
   add_fields(found, found_fields);
-  return differences(expected_fields, found_fields, free);
+  return differences(expected_fields, found_fields, except);
 }
 
 }  // namespace
@@ -145,8 +139,10 @@ void DiffusionRun::describe(Section& root) {
   std::vector<std::string> names = presets();
   names.emplace(names.begin(), kNoPreset);
   s.field(
-      "preset", config::choice_of(preset, std::move(names)),
-      "A published model that sets all keys of this section; keys that are given, in any file, override it.");
+       "preset", config::choice_of(preset, std::move(names)),
+       "A published model that sets all keys of this section; keys that are given, in any file, override it.")
+      .differs_freely()
+      .optional_with_weights();
   add_fields(model, s);
   root.section(std::move(s));
   root.section(data_section(data));
@@ -222,19 +218,11 @@ void DiffusionRun::begin_with_model_of(const FamilyConfig& checkpoint) {
 }
 
 std::vector<Difference> DiffusionRun::disagreements(const FamilyConfig& checkpoint) const {
-  return model_differences(diffusion_run(checkpoint).model, model, kFree);
+  return model_differences(diffusion_run(checkpoint).model, model, FieldProperty::kDiffersFreely);
 }
 
 std::vector<Difference> DiffusionRun::other_results(const FamilyConfig& other) const {
-  return model_differences(diffusion_run(other).model, model, kOfTraining);
-}
-
-std::span<const std::string_view> DiffusionRun::unseen_in_weights() const {
-  return kUnseen;
-}
-
-std::span<const std::string_view> DiffusionRun::optional_model_keys() const {
-  return kOptional;
+  return model_differences(diffusion_run(other).model, model, FieldProperty::kOfTraining);
 }
 
 const DiffusionRun& diffusion_run(const FamilyConfig& family) {

@@ -66,8 +66,6 @@ struct DiffusionRun final : CloneableFamilyConfig<DiffusionRun> {
   void begin_with_model_of(const FamilyConfig& checkpoint) override;
   std::vector<config::Difference> disagreements(const FamilyConfig& checkpoint) const override;
   std::vector<config::Difference> other_results(const FamilyConfig& other) const override;
-  std::span<const std::string_view> unseen_in_weights() const override;
-  std::span<const std::string_view> optional_model_keys() const override;
   MohConfig* moh() override { return &model.moh; }
   PerLayer heads() const override { return model.heads; }
   RecomputeLevel* recompute() override { return &model.recompute; }

@@ -54,13 +54,13 @@ Section vit_section(VitConfig& c) {
           "Side of a patch, which becomes a token.");
   s.field("layers", c.layers, at_least(1).capped(kMaxLayers), "Number of transformer blocks.");
   s.field("hidden", c.hidden, at_least(1).capped(kMaxWidth), "Width of a token.");
-  s.field("heads", c.heads, at_least(1).capped(kMaxHeads), "Heads per layer.");
+  s.field("heads", c.heads, at_least(1).capped(kMaxHeads), "Heads per layer.").unseen_in_weights();
   s.field("single_kv_head", c.single_kv_head, kSingleKvHead);
   s.field("mlp_ratio", c.mlp_ratio, at_least(1).capped(kMaxRatio), "Width inside the MLP / `hidden`.");
   s.field("pooling", c.pooling,
           "The input of the classifier: a `class_token` that attends to the image, or the `mean` of the "
           "image's tokens.");
-  s.field("norm_eps", c.norm_eps, above(0), "Added to the variance in LayerNorm.");
+  s.field("norm_eps", c.norm_eps, above(0), "Added to the variance in LayerNorm.").unseen_in_weights();
   return s;
 }
 
@@ -69,7 +69,8 @@ Section transnext_section(TransNextConfig& c) {
             "With `architecture: transnext`: a TransNeXt, of stages on ever coarser grids of tokens. Lists "
             "have a value per stage.");
   s.field("patch_size", c.patch_size, at_least(1, "pixels").capped(kMaxSide),
-          "Pixels from one token of the first stage to the next.");
+          "Pixels from one token of the first stage to the next.")
+      .unseen_in_weights();
   s.field("dims", c.dims, at_least(1).capped(kMaxWidth), "Width of a token.");
   s.field("heads", c.heads, at_least(1).capped(kMaxHeads), "Heads per layer.");
   s.field("single_kv_head", c.single_kv_head, kSingleKvHead);
@@ -77,14 +78,17 @@ Section transnext_section(TransNextConfig& c) {
   s.field("mlp_ratios", c.mlp_ratios, at_least(1).capped(kMaxRatio),
           "Width inside ConvGLU / `dims`, times 3/2.");
   s.field("pool_ratios", c.pool_ratios, at_least(1).capped(kMaxRatio),
-          "Tokens along an axis for one pooled token. 1: full attention.");
+          "Tokens along an axis for one pooled token. 1: full attention.")
+      .unseen_in_weights();
   s.field("window", c.window, at_least(1).capped(15),
           "Side of the square of neighbours that a token attends to; odd.");
   s.field("kept_keys", c.kept_keys, config::Bounds{.low = 1, .high = 100, .unit = "percent"},
-          "Keys that each query keeps, those of the largest logits (sparse attention). Empty: all.");
+          "Keys that each query keeps, those of the largest logits (sparse attention). Empty: all.")
+      .unseen_in_weights();
   s.field("fixed_pool_size", c.fixed_pool_size, at_least(0).capped(kMaxSide),
           "Side of the grid of pooled tokens, whatever the image's size: attention is then linear in the "
-          "number of tokens. 0: by `pool_ratios`.");
+          "number of tokens. 0: by `pool_ratios`.")
+      .unseen_in_weights();
   s.field("experts", c.experts, at_least(1).capped(64),
           "Feed-forward networks of a block, of which each token takes one. 1: no mixture.");
   return s;
@@ -108,6 +112,12 @@ TransNextConfig transnext_of(const ImageModelConfig& config) {
   return transnext;
 }
 
+Section vision_moh_section(MohConfig& c) {
+  Section s = config::describe(c);
+  for (const char* name : {"top_k", "gate_scaling"}) s.properties_of(name).unseen_in_weights();
+  return s;
+}
+
 void add_fields(ImageModelConfig& c, Section& s) {
   s.field("architecture", c.architecture,
           "`transnext` (the paper's MoH-ViT is one) or `vit` (DeiT), with the sizes of the section of that "
@@ -116,16 +126,27 @@ void add_fields(ImageModelConfig& c, Section& s) {
           "Number of classes: those of the training images.");
   s.field("image_size", c.image_size, at_least(1, "pixels").capped(kMaxSide),
           "Side of the images that the model is made for: of the position embeddings of a ViT, and the unit "
-          "of relative positions of a TransNeXt. Images of other sizes can be classified, too.");
+          "of relative positions of a TransNeXt. Images of other sizes can be classified, too.")
+      .differs_freely()
+      .unseen_in_weights();
   s.field("drop_path", c.drop_path, from_below(0, 1),
           "Probability that a residual branch of the last block is dropped in training (stochastic depth); "
-          "it grows linearly from 0 at the first.");
+          "it grows linearly from 0 at the first.")
+      .differs_freely()
+      .of_training()
+      .optional_with_weights();
   s.field("recompute", c.recompute,
           "Activations that the backward pass recomputes instead of keeping them in memory: `none`, or all "
-          "inside of each `layer` (activation checkpointing).");
-  s.section(vit_section(c.vit));
-  s.section(transnext_section(c.transnext));
-  s.section(config::describe(c.moh));
+          "inside of each `layer` (activation checkpointing).")
+      .differs_freely()
+      .of_training()
+      .optional_with_weights();
+  Section vit = vit_section(c.vit), transnext = transnext_section(c.transnext);
+  Section& unused = c.architecture == ImageArchitecture::kVit ? transnext : vit;
+  unused.properties().optional_with_weights();  // describes nothing
+  s.section(std::move(vit));
+  s.section(std::move(transnext));
+  s.section(vision_moh_section(c.moh));
 }
 
 ConfigFaults faults_of(ImageArchitecture architecture) {

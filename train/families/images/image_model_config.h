@@ -36,6 +36,8 @@ struct ImageModelConfig {
 VitConfig vit_of(const ImageModelConfig& config);
 TransNextConfig transnext_of(const ImageModelConfig& config);
 
+/// The section `moh` of a vision model, whose weights do not tell how many heads are active.
+config::Section vision_moh_section(MohConfig& config);
 /// Adds the fields to the section `model`.
 void add_fields(ImageModelConfig& config, config::Section& model);
 /// Reports the faults of the model, at keys of the section `model`.

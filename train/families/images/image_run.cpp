@@ -1,7 +1,6 @@
 #include "train/families/images/image_run.h"
 
 #include <algorithm>
-#include <array>
 #include <iterator>
 #include <utility>
 
@@ -13,45 +12,18 @@ namespace moh {
 namespace {
 
 using config::Difference;
+using config::FieldProperty;
 using config::Section;
 
-/// Keys or sections of the model that a run may set differently from the checkpoint it starts from.
-constexpr std::array<std::string_view, 5> kFree = {"model.preset", "model.image_size", "model.drop_path",
-                                                   "model.recompute", "model.moh."};
-
-/// Keys of the model that concern only its training.
-constexpr std::array<std::string_view, 9> kOfTraining = {
-    "model.drop_path",         "model.recompute",          "model.moh.balance_loss",
-    "model.moh.balance_scope", "model.moh.balance_layers", "model.moh.balance_weight",
-    "model.moh.router_init",   "model.moh.z_loss_weight",  "model.moh.top_k_anneal_until"};
-
-/// Keys that shapes do not determine.
-constexpr std::array<std::string_view, 9> kUnseen = {"model.image_size",
-                                                     "model.vit.heads",
-                                                     "model.vit.norm_eps",
-                                                     "model.transnext.pool_ratios",
-                                                     "model.transnext.patch_size",
-                                                     "model.transnext.kept_keys",
-                                                     "model.transnext.fixed_pool_size",
-                                                     "model.moh.top_k",
-                                                     "model.moh.gate_scaling"};
-
-/// Keys that may be omitted for weights without a configuration, of which those of the other architecture
-/// describe nothing.
-constexpr std::array<std::string_view, 5> kOptional = {"model.preset", "model.drop_path", "model.recompute",
-                                                       "model.moh.", "model.vit."};
-constexpr std::array<std::string_view, 5> kOptionalOfVit = {
-    "model.preset", "model.drop_path", "model.recompute", "model.moh.", "model.transnext."};
-
-/// The differences between two models by key, except keys in `free`.
+/// The differences between two models by key, except keys that have the property.
 std::vector<Difference> model_differences(ImageModelConfig expected, ImageModelConfig found,
-                                          std::span<const std::string_view> free) {
+                                          FieldProperty except) {
   expected = spelt_out(std::move(expected));
   found = spelt_out(std::move(found));
   Section expected_fields("model", ""), found_fields("model", "");
   add_fields(expected, expected_fields);
   add_fields(found, found_fields);
-  return differences(expected_fields, found_fields, free);
+  return differences(expected_fields, found_fields, except);
 }
 
 constexpr std::string_view kMean = "data.mean", kStd = "data.std";
@@ -70,8 +42,10 @@ void ImageRun::describe(Section& root) {
   std::vector<std::string> names = presets();
   names.emplace(names.begin(), kNoPreset);
   s.field(
-      "preset", config::choice_of(preset, std::move(names)),
-      "A published model that sets all keys of this section; keys that are given, in any file, override it.");
+       "preset", config::choice_of(preset, std::move(names)),
+       "A published model that sets all keys of this section; keys that are given, in any file, override it.")
+      .differs_freely()
+      .optional_with_weights();
   add_fields(model, s);
   root.section(std::move(s));
   root.section(image_data_section(data));
@@ -138,7 +112,8 @@ void ImageRun::follow_files(FunctionRef<bool(std::string_view key)> is_given, co
 }
 
 std::vector<Difference> ImageRun::disagreements(const FamilyConfig& checkpoint) const {
-  std::vector<Difference> found = model_differences(image_run(checkpoint).model, model, kFree);
+  std::vector<Difference> found =
+      model_differences(image_run(checkpoint).model, model, FieldProperty::kDiffersFreely);
   if (new_head) std::erase_if(found, [](const Difference& d) { return d.key == "model.classes"; });
   for (Difference& d : found) {
     if (d.key == "model.classes") d.fix = "init.new_head: true trains a new classifier";
@@ -152,18 +127,10 @@ std::vector<Difference> ImageRun::disagreements(const FamilyConfig& checkpoint) 
 }
 
 std::vector<Difference> ImageRun::other_results(const FamilyConfig& other) const {
-  std::vector<Difference> found = model_differences(image_run(other).model, model, kOfTraining);
+  std::vector<Difference> found =
+      model_differences(image_run(other).model, model, FieldProperty::kOfTraining);
   std::ranges::move(statistics_differences(image_run(other).data, data), std::back_inserter(found));
   return found;
-}
-
-std::span<const std::string_view> ImageRun::unseen_in_weights() const {
-  return kUnseen;
-}
-
-std::span<const std::string_view> ImageRun::optional_model_keys() const {
-  if (model.architecture == ImageArchitecture::kVit) return kOptionalOfVit;
-  return kOptional;
 }
 
 const ImageRun& image_run(const FamilyConfig& family) {

@@ -54,8 +54,6 @@ struct ImageRun final : CloneableFamilyConfig<ImageRun>, KeepsIdentity {
                     const FamilyConfig* checkpoint) override;
   std::vector<config::Difference> disagreements(const FamilyConfig& checkpoint) const override;
   std::vector<config::Difference> other_results(const FamilyConfig& other) const override;
-  std::span<const std::string_view> unseen_in_weights() const override;
-  std::span<const std::string_view> optional_model_keys() const override;
   MohConfig* moh() override { return &model.moh; }
   PerLayer heads() const override { return heads_of(model); }
   RecomputeLevel* recompute() override { return &model.recompute; }

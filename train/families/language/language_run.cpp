@@ -1,7 +1,6 @@
 #include "train/families/language/language_run.h"
 
 #include <algorithm>
-#include <array>
 #include <set>
 #include <utility>
 
@@ -22,6 +21,7 @@ using config::at_least;
 using config::choice_of;
 using config::describe;
 using config::Difference;
+using config::FieldProperty;
 using config::from_below;
 using config::kMaxHeads;
 using config::kMaxLayers;
@@ -34,55 +34,6 @@ constexpr std::string_view kTokenizerWords[] = {kByteTokenizer, kOtherTokenizer}
 constexpr std::string_view kCacheWords[] = {kDefaultTokenCache};
 constexpr std::int64_t kByteVocab = 256;
 
-/// Keys or sections of the model that a run may set differently from the checkpoint it starts from.
-constexpr std::array<std::string_view, 7> kFree = {"model.preset",    "model.max_positions", "model.dropout",
-                                                   "model.init_std",  "model.recompute",     "model.moh.",
-                                                   "model.vocab_size"};
-
-/// Keys of the model that concern only its training or its storage.
-constexpr std::array<std::string_view, 12> kOfTraining = {"model.dropout",
-                                                          "model.init_std",
-                                                          "model.recompute",
-                                                          "model.moh.balance_loss",
-                                                          "model.moh.balance_scope",
-                                                          "model.moh.balance_layers",
-                                                          "model.moh.balance_weight",
-                                                          "model.moh.straight_through",
-                                                          "model.moh.router_init",
-                                                          "model.moh.z_loss_weight",
-                                                          "model.moh.router_precision",
-                                                          "model.moh.top_k_anneal_until"};
-
-/// Keys that shapes do not determine. head_dim and kv_heads follow from shapes and the number of heads.
-constexpr std::array<std::string_view, 6> kUnseen = {"model.heads",      "model.norm_eps",
-                                                     "model.rope_theta", "model.rope_scaling.kind",
-                                                     "model.moh.router", "data.tokenizer"};
-
-/// Keys that may be omitted for weights without a configuration. A wrong default of any other key would
-/// silently change the results.
-constexpr std::array<std::string_view, 22> kOptional = {"model.preset",
-                                                        "model.kv_heads",
-                                                        "model.head_dim",
-                                                        "model.max_positions",
-                                                        "model.sliding_window",
-                                                        "model.tied_embeddings",
-                                                        "model.qkv_bias",
-                                                        "model.o_bias",
-                                                        "model.mlp_bias",
-                                                        "model.qk_norm",
-                                                        "model.dropout",
-                                                        "model.init_std",
-                                                        "model.recompute",
-                                                        "model.rope_scaling.factor",
-                                                        "model.rope_scaling.low_freq_factor",
-                                                        "model.rope_scaling.high_freq_factor",
-                                                        "model.rope_scaling.original_positions",
-                                                        "model.rope_scaling.beta_fast",
-                                                        "model.rope_scaling.beta_slow",
-                                                        "model.rope_scaling.attention_factor",
-                                                        "model.rope_scaling.truncate",
-                                                        "model.moh."};
-
 std::string text(std::int64_t number) {
   return std::to_string(number);
 }
@@ -93,70 +44,105 @@ Section rope_scaling_section(RopeScaling& c) {
   s.field("kind", c.kind,
           "`linear`: all wavelengths are multiplied by `factor`. `llama3`: only the long ones, with "
           "interpolation between long and short (LLaMA 3.1). `yarn`: likewise, with larger logits (YaRN). "
-          "`dynamic`: sequences longer than `original_positions` get a larger `rope_theta` (dynamic NTK).");
+          "`dynamic`: sequences longer than `original_positions` get a larger `rope_theta` (dynamic NTK).")
+      .unseen_in_weights();
   s.field("factor", c.factor, at_least(1),
-          "Factor of the wavelengths; with `dynamic`, how fast `rope_theta` grows.");
+          "Factor of the wavelengths; with `dynamic`, how fast `rope_theta` grows.")
+      .optional_with_weights();
   s.field("low_freq_factor", c.low_freq_factor, above(0),
-          "With `llama3`: wavelengths above `original_positions` / `low_freq_factor` are long.");
+          "With `llama3`: wavelengths above `original_positions` / `low_freq_factor` are long.")
+      .optional_with_weights();
   s.field(
-      "high_freq_factor", c.high_freq_factor, above(0),
-      "With `llama3`: wavelengths below `original_positions` / `high_freq_factor` are short, and unchanged.");
+       "high_freq_factor", c.high_freq_factor, above(0),
+       "With `llama3`: wavelengths below `original_positions` / `high_freq_factor` are short, and unchanged.")
+      .optional_with_weights();
   s.field("original_positions", c.original_positions, at_least(1, "tokens").capped(kMaxLength),
-          "With `llama3`, `yarn` and `dynamic`: context length of the pre-training.");
+          "With `llama3`, `yarn` and `dynamic`: context length of the pre-training.")
+      .optional_with_weights();
   s.field("beta_fast", c.beta_fast, above(0),
-          "With `yarn`: dimensions that turn more often within `original_positions` keep their wavelength.");
+          "With `yarn`: dimensions that turn more often within `original_positions` keep their wavelength.")
+      .optional_with_weights();
   s.field("beta_slow", c.beta_slow, above(0),
-          "With `yarn`: those that turn less often have it multiplied by `factor`.");
+          "With `yarn`: those that turn less often have it multiplied by `factor`.")
+      .optional_with_weights();
   s.field("attention_factor", c.attention_factor, at_least(0),
-          "With `yarn`: factor of queries and keys. 0: 0.1 ln(`factor`) + 1.");
-  s.field("truncate", c.truncate, "With `yarn`: interpolation begins and ends at whole dimensions.");
+          "With `yarn`: factor of queries and keys. 0: 0.1 ln(`factor`) + 1.")
+      .optional_with_weights();
+  s.field("truncate", c.truncate, "With `yarn`: interpolation begins and ends at whole dimensions.")
+      .optional_with_weights();
+  return s;
+}
+
+Section moh_section(MohConfig& c) {
+  Section s = describe(c);
+  s.properties_of("router").unseen_in_weights();
+  for (const char* name : {"straight_through", "router_precision"}) s.properties_of(name).of_training();
   return s;
 }
 
 void add_model_fields(LlamaConfig& c, Section& s) {
   s.field("vocab_size", c.vocab_size, at_least(2, "tokens").capped(kMaxVocab),
-          "Number of tokens in the vocabulary: rows of the embedding.");
+          "Number of tokens in the vocabulary: rows of the embedding.")
+      .differs_freely();
   s.field("layers", c.layers, at_least(1).capped(kMaxLayers),
           "Number of transformer blocks, of attention and MLP each.");
   s.field("hidden", c.hidden, at_least(1).capped(kMaxWidth), "Width of the residual stream.");
   s.field("intermediate", c.intermediate, at_least(1).capped(kMaxWidth), "Width inside the MLP.");
-  s.field("heads", c.heads, at_least(1).capped(kMaxHeads), "Query heads per layer.");
+  s.field("heads", c.heads, at_least(1).capped(kMaxHeads), "Query heads per layer.").unseen_in_weights();
   s.field("kv_heads", c.kv_heads, at_least(0).capped(kMaxHeads),
-          "Key and value heads, each shared by a group of query heads (GQA). 0: as many as `heads`.");
-  s.field("head_dim", c.head_dim, at_least(0).capped(kMaxWidth), "Width of a head. 0: `hidden` / `heads`.");
+          "Key and value heads, each shared by a group of query heads (GQA). 0: as many as `heads`.")
+      .optional_with_weights();
+  s.field("head_dim", c.head_dim, at_least(0).capped(kMaxWidth), "Width of a head. 0: `hidden` / `heads`.")
+      .optional_with_weights();
   s.field("max_positions", c.max_positions, at_least(1, "tokens").capped(kMaxLength),
-          "Maximum context length.");
-  s.field("norm_eps", c.norm_eps, above(0), "Added to the mean square in RMSNorm.");
-  s.field("rope_theta", c.rope_theta, above(0), "Base of the wavelengths of the rotary embedding (RoPE).");
+          "Maximum context length.")
+      .differs_freely()
+      .optional_with_weights();
+  s.field("norm_eps", c.norm_eps, above(0), "Added to the mean square in RMSNorm.").unseen_in_weights();
+  s.field("rope_theta", c.rope_theta, above(0), "Base of the wavelengths of the rotary embedding (RoPE).")
+      .unseen_in_weights();
   s.field(
-      "sliding_window", c.sliding_window, at_least(0, "tokens").capped(kMaxLength),
-      "Tokens that a token attends to, itself and those before it (Mistral); one value, or a list with one "
-      "for each layer (Qwen 2). 0: all.");
-  s.field("tied_embeddings", c.tied_embeddings, "Use the embedding matrix as output matrix, too.");
-  s.field("qkv_bias", c.qkv_bias, "The projections to queries, keys and values add a bias (Qwen 2).");
-  s.field("o_bias", c.o_bias, "The output projection of attention adds a bias.");
-  s.field("mlp_bias", c.mlp_bias, "The projections of the MLP add biases.");
+       "sliding_window", c.sliding_window, at_least(0, "tokens").capped(kMaxLength),
+       "Tokens that a token attends to, itself and those before it (Mistral); one value, or a list with one "
+       "for each layer (Qwen 2). 0: all.")
+      .optional_with_weights();
+  s.field("tied_embeddings", c.tied_embeddings, "Use the embedding matrix as output matrix, too.")
+      .optional_with_weights();
+  s.field("qkv_bias", c.qkv_bias, "The projections to queries, keys and values add a bias (Qwen 2).")
+      .optional_with_weights();
+  s.field("o_bias", c.o_bias, "The output projection of attention adds a bias.").optional_with_weights();
+  s.field("mlp_bias", c.mlp_bias, "The projections of the MLP add biases.").optional_with_weights();
   s.field("qk_norm", c.qk_norm,
-          "RMSNorm of the queries and keys of each head, before the rotary embedding (Qwen 3).");
+          "RMSNorm of the queries and keys of each head, before the rotary embedding (Qwen 3).")
+      .optional_with_weights();
   s.field("dropout", c.dropout, from_below(0, 1),
-          "Dropout probability of the outputs of the attention and MLP branches in training.");
+          "Dropout probability of the outputs of the attention and MLP branches in training.")
+      .differs_freely()
+      .of_training()
+      .optional_with_weights();
   s.field("init_std", c.init_std, above(0),
           "Standard deviation of the initial matrices; for the output projections of the blocks it is "
-          "divided by sqrt(2 * `layers`).");
+          "divided by sqrt(2 * `layers`).")
+      .differs_freely()
+      .of_training()
+      .optional_with_weights();
   s.field("recompute", c.recompute,
           "Activations that the backward pass recomputes instead of keeping them in memory: `none`, or all "
-          "inside of each `layer` (activation checkpointing).");
+          "inside of each `layer` (activation checkpointing).")
+      .differs_freely()
+      .of_training()
+      .optional_with_weights();
   s.section(rope_scaling_section(c.rope_scaling));
-  s.section(describe(c.moh));
+  s.section(moh_section(c.moh));
 }
 
-/// The differences between two models by key, except keys in `free`. Both must be in normal form (spelt_out).
-std::vector<Difference> model_differences(LlamaConfig& expected, LlamaConfig& found,
-                                          std::span<const std::string_view> free) {
+/// The differences between two models by key, except keys that have the property. Both must be in normal form
+/// (spelt_out).
+std::vector<Difference> model_differences(LlamaConfig& expected, LlamaConfig& found, FieldProperty except) {
   Section expected_fields("model", ""), found_fields("model", "");
   add_model_fields(expected, expected_fields);
   add_model_fields(found, found_fields);
-  return differences(expected_fields, found_fields, free);
+  return differences(expected_fields, found_fields, except);
 }
 
 Section model_section(LanguageRun& run) {
@@ -165,8 +151,10 @@ Section model_section(LanguageRun& run) {
   std::vector<std::string> names = run.presets();
   names.emplace(names.begin(), LanguageRun::kNoPreset);
   s.field(
-      "preset", choice_of(run.preset, std::move(names)),
-      "A published model that sets all keys of this section; keys that are given, in any file, override it.");
+       "preset", choice_of(run.preset, std::move(names)),
+       "A published model that sets all keys of this section; keys that are given, in any file, override it.")
+      .differs_freely()
+      .optional_with_weights();
   add_model_fields(run.model, s);
   return s;
 }
@@ -185,12 +173,13 @@ Section data_section(TextDataConfig& c) {
           "Share of each training file that is held out, at its end. 0: train on everything, without "
           "validation.");
   s.path_or_word(
-      "tokenizer", c.tokenizer, kTokenizerWords,
-      "How text becomes tokens: the `tokenizer.json` of Hugging Face's libraries, a SentencePiece `.model`, "
-      "a `.tiktoken` file, or a folder with one, whose "
-      "vocabulary `model.vocab_size` follows unless it is given. `byte`: one token per byte. A run with "
-      "`init.from` takes the tokenizer of the checkpoint. `other`: set in converted models that came "
-      "without a tokenizer; text is refused.");
+       "tokenizer", c.tokenizer, kTokenizerWords,
+       "How text becomes tokens: the `tokenizer.json` of Hugging Face's libraries, a SentencePiece `.model`, "
+       "a `.tiktoken` file, or a folder with one, whose "
+       "vocabulary `model.vocab_size` follows unless it is given. `byte`: one token per byte. A run with "
+       "`init.from` takes the tokenizer of the checkpoint. `other`: set in converted models that came "
+       "without a tokenizer; text is refused.")
+      .unseen_in_weights();
   RecordOptions& records = c.text.records;
   s.field("text_key", records.text_key, "Key of the text in JSON Lines. Empty: no records are texts.");
   s.field("prompt_template", records.prompt,
@@ -205,9 +194,10 @@ Section data_section(TextDataConfig& c) {
           "`{role}` and `{content}`. Messages of the role `assistant` are learned from their content on. "
           "Empty: no records are chats.");
   s.path_or_word(
-      "cache", c.text.cache, kCacheWords,
-      "Folder of the token files that are made of texts above 16 MiB, once for each text and tokenizer. "
-      "`auto`: `moh/tokens` in the user's cache, `$XDG_CACHE_HOME` or `~/.cache`.");
+       "cache", c.text.cache, kCacheWords,
+       "Folder of the token files that are made of texts above 16 MiB, once for each text and tokenizer. "
+       "`auto`: `moh/tokens` in the user's cache, `$XDG_CACHE_HOME` or `~/.cache`.")
+      .harmless_on_resume();
   s.field("sequence_length", c.sequence_length, at_least(1, "tokens").capped(kMaxLength),
           "Number of tokens of a training sequence.");
   s.field(
@@ -221,6 +211,7 @@ Section data_section(TextDataConfig& c) {
 
 Section sample_section(SampleConfig& c) {
   Section s("sample", "A text that the model generates at the end of the training.");
+  s.properties().harmless_on_resume();
   s.field("prompt", c.prompt, "Text to continue.");
   s.field("tokens", c.options.tokens, at_least(0, "tokens").capped(kMaxLength),
           "Number of tokens to generate. 0: no sample.");
@@ -340,7 +331,7 @@ void LanguageRun::begin_with_model_of(const FamilyConfig& checkpoint) {
 
 std::vector<config::Difference> LanguageRun::disagreements(const FamilyConfig& checkpoint) const {
   LlamaConfig ours = spelt_out(model), source = spelt_out(language_run(checkpoint).model);
-  std::vector<Difference> found = model_differences(source, ours, kFree);
+  std::vector<Difference> found = model_differences(source, ours, FieldProperty::kDiffersFreely);
   if (ours.vocab_size < source.vocab_size)
     found.push_back({"model.vocab_size", "at least " + text(source.vocab_size), text(ours.vocab_size), ""});
   const TextDataConfig& theirs = language_run(checkpoint).data;
@@ -376,18 +367,10 @@ std::vector<config::Difference> LanguageRun::other_results(const FamilyConfig& o
   const LanguageRun& other_run = language_run(other);
   LlamaConfig ours = spelt_out(model), theirs = spelt_out(other_run.model);
   for (LlamaConfig* each : {&ours, &theirs}) each->moh = spelt_out(each->moh, each->layers);
-  std::vector<Difference> found = model_differences(theirs, ours, kOfTraining);
+  std::vector<Difference> found = model_differences(theirs, ours, FieldProperty::kOfTraining);
   if (!same_tokens(other_run.data, data))
     found.push_back({"data.tokenizer", shown_tokenizer(other_run.data), shown_tokenizer(data), ""});
   return found;
-}
-
-std::span<const std::string_view> LanguageRun::unseen_in_weights() const {
-  return kUnseen;
-}
-
-std::span<const std::string_view> LanguageRun::optional_model_keys() const {
-  return kOptional;
 }
 
 const char* likely_tokenizer(std::int64_t vocab_size) {

@@ -72,8 +72,6 @@ struct LanguageRun final : CloneableFamilyConfig<LanguageRun> {
   }
   std::vector<config::Difference> disagreements(const FamilyConfig& checkpoint) const override;
   std::vector<config::Difference> other_results(const FamilyConfig& other) const override;
-  std::span<const std::string_view> unseen_in_weights() const override;
-  std::span<const std::string_view> optional_model_keys() const override;
   MohConfig* moh() override { return &model.moh; }
   PerLayer heads() const override {
     return model.moh.routing == RoutingUnit::kGroups ? spelt_out(model).kv_heads : model.heads;

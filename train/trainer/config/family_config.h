@@ -77,12 +77,6 @@ class FamilyConfig {
   /// Keys of `model` by which it would compute different results than `other` from the same weights, or by
   /// which its inputs have another meaning. "expected" is the value of `other`.
   virtual std::vector<config::Difference> other_results(const FamilyConfig& /*other*/) const { return {}; }
-  /// Keys of `model` that affect results and cannot be inferred from names and shapes of weights.
-  virtual std::span<const std::string_view> unseen_in_weights() const { return {}; }
-  /// Keys of `model`, and sections (ending in a dot), that a run which starts from weights without a
-  /// configuration need not give: wrong values would contradict the shapes of the weights, or concern only
-  /// training.
-  virtual std::span<const std::string_view> optional_model_keys() const { return {}; }
 
   /// The routing of the model's heads; null for a family without attention.
   virtual MohConfig* moh() { return nullptr; }

@@ -200,13 +200,13 @@ bool RunFile::leaves_model_open() const {
   return preset_of(layers_, *run_.family).empty() && !gives_every_size(run_, families_, given_);
 }
 
-std::string RunFile::left_to_defaults(std::span<const std::string_view> keys) const {
+std::string RunFile::left_to_defaults(config::FieldProperty property) const {
   if (!preset_of(layers_, *run_.family).empty()) return {};
   RunConfig copy = run_;  // a field list needs a struct that is not const
   const Section root = config::describe(copy, families_);
   std::string text;
   for (const config::KeyedField& field : all_fields(root)) {
-    if (std::ranges::count(keys, field.key) == 0 || given_.places.contains(field.key)) continue;
+    if (!field.has(property) || given_.places.contains(field.key)) continue;
     text += (text.empty() ? "" : ", ") + field.key + " " + config::value_yaml(*field.field);
   }
   return text;
@@ -217,7 +217,7 @@ std::vector<std::string> RunFile::required_model_keys() const {
   Section root = config::describe(run, families_);
   std::vector<std::string> required;
   for (const config::KeyedField& field : all_fields(root.section_named(kModel))) {
-    if (!config::is_among(field.key, run_.family->optional_model_keys())) required.push_back(field.key);
+    if (!field.has(config::FieldProperty::kOptionalWithWeights)) required.push_back(field.key);
   }
   return required;
 }

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -34,10 +33,11 @@ class RunFile {
   const RunConfig& run() const { return run_; }
   /// Whether the model is that of init.from: its fields are not all given, and no preset is named.
   bool leaves_model_open() const;
-  /// The keys among `keys` that neither the text nor a preset sets, with their values: "model.heads 8, ...".
-  std::string left_to_defaults(std::span<const std::string_view> keys) const;
+  /// The keys with the property that neither the text nor a preset sets, with their values: "model.heads 8,
+  /// ...".
+  std::string left_to_defaults(config::FieldProperty property) const;
   /// The keys of `model` that this run lacks although it starts from weights without a configuration, so that
-  /// it has to give them (FamilyConfig::optional_model_keys).
+  /// it has to give them (FieldProperty::kOptionalWithWeights).
   std::vector<std::string> missing_model_keys() const;
   /// Whether one of the sizes is given that missing_model_keys() asks for.
   bool gives_sizes() const;

@@ -88,6 +88,7 @@ void add_distill(DistillConfig& c, Section& init) {
                                         "predictions from those of a teacher with "
                                         "all heads active, T^2 KL(softmax(teacher / T) || softmax(model / "
                                         "T)), a mean over targets as the loss is.");
+  distill.properties().without(FieldProperty::kHarmlessOnResume);  // its loss is part of every step
   distill.field("weight", c.weight, at_least(0), "Factor of the divergence. 0: no distillation.");
   distill.field("temperature", c.temperature, above(0), "T: divides the logits of both.");
   distill.field(
@@ -102,6 +103,7 @@ void add_init(InitConfig& c, Section& root) {
                          "The checkpoint that a run starts from. It determines `model`; keys given there "
                          "must agree with it, except those that may change between two runs, such as "
                          "`dropout`, and `moh`. A resumed run continues from its own checkpoint.");
+  init.properties().harmless_on_resume();
   init.field(
       "from", c.from,
       "A safetensors or PyTorch file, a Hugging Face folder, or a run's folder. Empty: random weights.");
@@ -148,16 +150,22 @@ void add_training(RunConfig& run, Section& root) {
   Section& train = root.section_named(
       "train",
       "Length and batch size of the training. A step processes `batch_size` * `accumulate` samples.");
-  train.field("steps", run.train.steps, at_least(1, "steps").capped(kMaxSteps),
-              "Number of updates of the weights.");
-  train.field("epochs", run.train.epochs, at_least(0, "epochs").capped(kMaxEpochs),
-              "Length in epochs instead, for tasks that count them. 0: `steps`.");
+  train
+      .field("steps", run.train.steps, at_least(1, "steps").capped(kMaxSteps),
+             "Number of updates of the weights.")
+      .ends_decay();
+  train
+      .field("epochs", run.train.epochs, at_least(0, "epochs").capped(kMaxEpochs),
+             "Length in epochs instead, for tasks that count them. 0: `steps`.")
+      .ends_decay();
   train.field("batch_size", run.train.batch_size, at_least(1, "samples").capped(kMaxWidth),
               "Samples (sequences, images) of a micro-batch, which are computed together.");
   train.field("accumulate", run.train.accumulate, at_least(1).capped(kMaxWidth),
               "Micro-batches whose gradients are accumulated in a step: a larger batch in the same memory.");
-  train.field("stop_after_seconds", run.train.stop_after_seconds, at_least(0, "seconds"),
-              "Save a checkpoint and stop after this time; resume with `--resume`. 0: no limit.");
+  train
+      .field("stop_after_seconds", run.train.stop_after_seconds, at_least(0, "seconds"),
+             "Save a checkpoint and stop after this time; resume with `--resume`. 0: no limit.")
+      .harmless_on_resume();
 
   Section& optim = root.section_named("optim", "The optimiser.");
   optim.field("name", run.optim.name, "`adamw` (Loshchilov & Hutter 2019).");
@@ -173,12 +181,14 @@ void add_training(RunConfig& run, Section& root) {
       "clip_grad_norm", run.optim.adamw.clip_grad_norm, at_least(0),
       "Maximum global L2 norm of the gradients; larger gradients are rescaled to it. 0: no clipping.");
 
-  optim.field("fused_update", run.optim.adamw.fused_update,
-              "Update each weight within the backward pass, as soon as its gradient is complete, and free "
-              "that gradient at once: the memory of all gradients is saved, and results are the same to the "
-              "bit. Needs `clip_grad_norm: 0`, `train.accumulate: 1`, `guard.non_finite: stop`, no "
-              "`guard.spike`, and one process. A loss that is not finite changes no weight; a gradient that "
-              "is not finite is found when weights of later layers are changed, and the run stops.");
+  optim
+      .field("fused_update", run.optim.adamw.fused_update,
+             "Update each weight within the backward pass, as soon as its gradient is complete, and free "
+             "that gradient at once: the memory of all gradients is saved, and results are the same to the "
+             "bit. Needs `clip_grad_norm: 0`, `train.accumulate: 1`, `guard.non_finite: stop`, no "
+             "`guard.spike`, and one process. A loss that is not finite changes no weight; a gradient that "
+             "is not finite is found when weights of later layers are changed, and the run stops.")
+      .harmless_on_resume();
   optim.list(
       "groups", run.optim.adamw.groups, &describe_group,
       "How groups of parameters are trained, by their names. A parameter belongs to the last group that "
@@ -197,13 +207,17 @@ void add_training(RunConfig& run, Section& root) {
                  "Learning rate of the first step. 0: `optim.learning_rate` / `warmup_steps`.");
   schedule.field("min_learning_rate", run.schedule.minimum, at_least(0),
                  "Learning rate at the end of the cosine decay and after it.");
-  schedule.field(
-      "decay_steps", run.schedule.decay_steps, at_least(0, "steps").capped(kMaxSteps),
-      "Step, counted from the start of the run, at which the cosine decay ends. 0: the last of the run.");
+  schedule
+      .field(
+          "decay_steps", run.schedule.decay_steps, at_least(0, "steps").capped(kMaxSteps),
+          "Step, counted from the start of the run, at which the cosine decay ends. 0: the last of the run.")
+      .ends_decay();
   schedule.field("warmup_epochs", run.schedule_epochs.warmup, at_least(0, "epochs").capped(kMaxEpochs),
                  "Length of the warmup in epochs. 0: use `warmup_steps`.");
-  schedule.field("decay_epochs", run.schedule_epochs.decay, at_least(0, "epochs").capped(kMaxEpochs),
-                 "End of the cosine decay in epochs. 0: `decay_steps`.");
+  schedule
+      .field("decay_epochs", run.schedule_epochs.decay, at_least(0, "epochs").capped(kMaxEpochs),
+             "End of the cosine decay in epochs. 0: `decay_steps`.")
+      .ends_decay();
   schedule.field("stepwise", run.schedule_epochs.stepwise,
                  "Change the rate with each step. `false`: once per epoch, by the number of the epoch; the "
                  "warmup is then `warmup_epochs`.");
@@ -219,18 +233,21 @@ void add_training(RunConfig& run, Section& root) {
             "After t steps the decay is at most (1 + t) / (10 + t), so that the average of a short run, too, "
             "forgets the initial weights. `false`: `decay` from the first step on, as in DiT's and DeiT's "
             "code.");
-  ema.field(
-      "evaluate", run.ema.evaluate,
-      "Evaluations, and commands that load a checkpoint of the run, take the average; `false`: the weights.");
+  ema.field("evaluate", run.ema.evaluate,
+            "Evaluations, and commands that load a checkpoint of the run, take the average; `false`: the "
+            "weights.")
+      .harmless_on_resume();
 }
 
 void add_reports(RunConfig& run, Section& root) {
   Section& log = root.section_named("log", "Lines on the console and in metrics.jsonl.");
+  log.properties().harmless_on_resume();
   log.field("every", run.log.every, at_least(1, "steps").capped(kMaxSteps), "Steps between two lines.");
   log.field("tensorboard", run.log.tensorboard,
             "Also write the numbers of metrics.jsonl to `output.dir` as TensorBoard events.");
 
   Section& eval = root.section_named("eval", "The score on held-out data.");
+  eval.properties().harmless_on_resume();
   eval.field("every", run.eval.every, at_least(0, "steps").capped(kMaxSteps),
              "Steps between two evaluations. 0: at the end only. With `checkpoint.keep_best`, checkpoints in "
              "between are evaluated, too, unless this is 0 and `every_epochs`, too.");
@@ -243,6 +260,7 @@ void add_reports(RunConfig& run, Section& root) {
 
   Section& checkpoint =
       root.section_named("checkpoint", "Checkpoints, from which an interrupted run resumes.");
+  checkpoint.properties().harmless_on_resume();
   checkpoint.field("every", run.checkpoint.every, at_least(0, "steps").capped(kMaxSteps),
                    "Steps between two checkpoints. 0: at the end only.");
   checkpoint.field("every_epochs", run.checkpoint.every_epochs, at_least(0, "epochs").capped(kMaxEpochs),
@@ -265,6 +283,7 @@ void add_reports(RunConfig& run, Section& root) {
   Section& guard = root.section_named("guard",
                                       "What to do if a loss or a gradient is NaN or infinite. The update is "
                                       "skipped, so the weights stay as they were.");
+  guard.properties().harmless_on_resume();
   guard.field("non_finite", run.guard.non_finite, "`stop` the run, or `skip` the update of this step.");
   guard.field("max_skipped", run.guard.max_skipped, at_least(0, "steps").capped(kMaxSteps),
               "With `skip`: the run stops if more than this many steps in a row are skipped.");
@@ -286,6 +305,7 @@ void add_reports(RunConfig& run, Section& root) {
               "that many updates.");
 
   Section& profile = root.section_named("profile", "Traces of training steps.");
+  profile.properties().harmless_on_resume();
   profile.field(
       "steps", run.profile.steps, at_least(1, "steps").capped(kMaxSteps),
       "The first and the last step, as in `[10, 12]`, of which `trace.json` in `output.dir` shows every "
@@ -293,6 +313,7 @@ void add_reports(RunConfig& run, Section& root) {
       "`trace.rank1.json` and so on. With `cuda_graph` these steps are launched kernel by kernel.");
 
   Section& comm = root.section_named("comm", "Communication between the processes of a distributed run.");
+  comm.properties().harmless_on_resume();
   comm.field(
       "backend", run.comm.backend,
       "How GPUs exchange messages (`device: cuda`). `nccl`: NCCL, each process on a GPU of its "
@@ -306,7 +327,8 @@ void add_reports(RunConfig& run, Section& root) {
       "Size of the buckets in which gradients are summed during the backward pass. Does not change results.");
   comm.field("gradients", run.comm.gradients,
              "Communication dtype of gradients. `bfloat16` halves the bytes and rounds each process's part; "
-             "the sums are made in float32.");
+             "the sums are made in float32.")
+      .without(FieldProperty::kHarmlessOnResume);
   comm.field(
       "zero", run.comm.zero, at_least(0).capped(1),
       "Stage of ZeRO. 1: each process keeps and updates an equal part of the optimiser's state, of the "
@@ -319,6 +341,7 @@ Section describe(MohConfig& c) {
   Section s("moh",
             "Mixture-of-Head attention (arXiv 2410.11842): some heads are shared by all tokens; of the "
             "others, the routed heads, each token selects `top_k`.");
+  s.properties().differs_freely().optional_with_weights();
   s.field("router", c.router,
           "`none`: every head is active, a dense model. `learned`: linear routers on the layer's input. "
           "`query_norm`: no parameters; heads are selected by the norms of their queries, and selected heads "
@@ -348,10 +371,11 @@ Section describe(MohConfig& c) {
           "If not 0, training learns which `num_shared` heads of a layer are shared, by hard-concrete masks: "
           "nearly all at first, `num_shared` after half of this share of the training, and fixed when it is "
           "over. Image models only.");
-  s.field(
-      "top_k_anneal_until", c.top_k_anneal_until, from_up_to(0, 1),
-      "If not 0, K is annealed: training steps keep all routed heads at first, one fewer after each of equal "
-      "times, and `top_k` when this share of the training is done. Evaluations keep `top_k` at any time.");
+  s.field("top_k_anneal_until", c.top_k_anneal_until, from_up_to(0, 1),
+          "If not 0, K is annealed: training steps keep all routed heads at first, one fewer after each of "
+          "equal times, and `top_k` when this share of the training is done. Evaluations keep `top_k` at any "
+          "time.")
+      .of_training();
   s.field(
       "gate_scaling", c.gate_scaling,
       "Weights of the selected heads. `code`: as the released code, about 1 each. `paper`: as the paper's "
@@ -362,31 +386,36 @@ Section describe(MohConfig& c) {
       "Gradients of the `query_norm` router, which are straight-through: from the `selected` heads, from "
       "`all` heads (which training then has to compute), or `none` except that of the load-balance loss.");
   s.field(
-      "balance_loss", c.balance_loss,
-      "Form of the load-balance loss of a layer, with P_i the mean probability of routed head i, f_i the "
-      "share of tokens that select it, and E the number of routed heads. `code`: E sum P_i f_i, which is "
-      "`top_k` if balanced. `paper`: sum P_i f_i, which is `top_k` / E if balanced. `shares`: E sum P_i "
-      "f_i / `top_k`, which is 1 if balanced (MoA). If only `gate_scaling` is given, its value holds here, "
-      "too.");
+       "balance_loss", c.balance_loss,
+       "Form of the load-balance loss of a layer, with P_i the mean probability of routed head i, f_i the "
+       "share of tokens that select it, and E the number of routed heads. `code`: E sum P_i f_i, which is "
+       "`top_k` if balanced. `paper`: sum P_i f_i, which is `top_k` / E if balanced. `shares`: E sum P_i "
+       "f_i / `top_k`, which is 1 if balanced (MoA). If only `gate_scaling` is given, its value holds here, "
+       "too.")
+      .of_training();
   s.field(
-      "balance_scope", c.balance_scope,
-      "Tokens over which the load-balance loss is defined: those of each `micro_batch`, as in the released "
-      "code, or of the step's whole batch (`global`), on all processes. Then a step makes a forward pass of "
-      "each micro-batch more, if there are several, to count which heads are selected.");
+       "balance_scope", c.balance_scope,
+       "Tokens over which the load-balance loss is defined: those of each `micro_batch`, as in the released "
+       "code, or of the step's whole batch (`global`), on all processes. Then a step makes a forward pass of "
+       "each micro-batch more, if there are several, to count which heads are selected.")
+      .of_training();
   s.field("balance_layers", c.balance_layers,
           "The quantity that the weights of the load-balance loss and of the z-loss multiply: the `mean` "
           "over the layers with routed heads, as in the released code, or their `sum`, a weight for each "
-          "layer (MoA).");
-  s.field("balance_weight", c.balance_weight, at_least(0), "Weight of the load-balance loss.");
+          "layer (MoA).")
+      .of_training();
+  s.field("balance_weight", c.balance_weight, at_least(0), "Weight of the load-balance loss.").of_training();
   s.field("router_precision", c.router_precision,
           "Element type of the matrices of `learned` routers: the `same` as the rest of the model, or "
           "`float32` in a bfloat16 run. Logits, gates and the selection are computed in float32 either way.");
   s.field("router_init", c.router_init,
-          "Initial values of `learned` routers: `normal` as the other matrices, or `zeros` (MoA).");
+          "Initial values of `learned` routers: `normal` as the other matrices, or `zeros` (MoA).")
+      .of_training();
   s.field(
-      "z_loss_weight", c.z_loss_weight, at_least(0),
-      "Weight of the z-loss of `learned` routers, the mean over tokens of the squared logarithm of the sum "
-      "of exponentials of the routed logits (MoA).");
+       "z_loss_weight", c.z_loss_weight, at_least(0),
+       "Weight of the z-loss of `learned` routers, the mean over tokens of the squared logarithm of the sum "
+       "of exponentials of the routed logits (MoA).")
+      .of_training();
   return s;
 }
 
@@ -407,10 +436,12 @@ Section describe_common(RunConfig& run, FamilyConfigs families) {
              "training times the algorithms that cuBLASLt proposes and adds the fastest; runs with the same "
              "file compute the same bits. Empty: the first proposal, which is the same in every run.");
   root.field("threads", run.threads, at_least(0).capped(static_cast<double>(kMaxThreads)),
-             "Number of CPU threads. 0: OMP_NUM_THREADS if set, else one per processor.");
+             "Number of CPU threads. 0: OMP_NUM_THREADS if set, else one per processor.")
+      .harmless_on_resume();
   root.field("cuda_graph", run.cuda_graph,
              "On a GPU: capture the training step as CUDA graphs and replay them. Same results without the "
-             "launch overhead of each kernel; the memory of the graphs is not available to evaluation.");
+             "launch overhead of each kernel; the memory of the graphs is not available to evaluation.")
+      .harmless_on_resume();
   Section& precision = root.section_named(
       "precision", "Element types. `precision: bfloat16` is short for `precision: {weights: bfloat16}`.");
   precision.field("weights", run.precision,
@@ -428,6 +459,7 @@ Section describe_common(RunConfig& run, FamilyConfigs families) {
                   "Attention of selected heads is always native. The choice is logged.");
   Section& output = root.section_named(
       "output", "Where the run writes its files: metrics.jsonl, checkpoints, the resolved config.");
+  output.properties().harmless_on_resume();
   output.field("dir", run.output.dir,
                "Folder of the run, created if missing. Default: that of the file below `configs`, as "
                "`runs/vit/quickstart` "

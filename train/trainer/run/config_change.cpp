@@ -1,7 +1,6 @@
 #include "train/trainer/run/config_change.h"
 
 #include <algorithm>
-#include <array>
 #include <string_view>
 #include <utility>
 
@@ -13,20 +12,6 @@
 namespace moh {
 
 namespace {
-
-/// Fields, or sections (ending in a dot), whose changes are harmless.
-constexpr std::array<std::string_view, 15> kHarmless = {
-    "threads",      "cuda_graph",  "output.",           "log.",
-    "eval.",        "checkpoint.", "sample.",           "guard.",
-    "init.",        "comm.",       "profile.",          "train.stop_after_seconds",
-    "ema.evaluate", "data.cache",  "optim.fused_update"};
-
-/// The keys of these sections that are read in every step all the same.
-constexpr std::array<std::string_view, 2> kHarmful = {"init.distill.", "comm.gradients"};
-
-/// Keys that together determine the end of the learning rate's cosine decay.
-constexpr std::array<std::string_view, 4> kCosineEnd = {"train.steps", "train.epochs", "schedule.decay_steps",
-                                                        "schedule.decay_epochs"};
 
 /// Steps of an epoch, whose true number is not known here: one that nobody gives as a number of steps.
 constexpr std::int64_t kSomeSteps = 1'000'003;
@@ -45,10 +30,9 @@ bool depends_on_length(const RunConfig& run) {
   return moh != nullptr && (moh->learn_shared_until > 0 || moh->top_k_anneal_until > 0);
 }
 
-bool is_harmless(std::string_view key, const RunConfig& before, const RunConfig& now) {
-  if (std::ranges::find(kCosineEnd, key) != kCosineEnd.end())
-    return same_rates(before, now) && !depends_on_length(now);
-  return config::is_among(key, kHarmless) && !config::is_among(key, kHarmful);
+bool is_harmless(const config::FieldProperties& key, const RunConfig& before, const RunConfig& now) {
+  if (key.has(config::FieldProperty::kEndsDecay)) return same_rates(before, now) && !depends_on_length(now);
+  return key.has(config::FieldProperty::kHarmlessOnResume);
 }
 
 const std::string* contents_of(const DataContents& data, std::string_view key) {
@@ -75,7 +59,7 @@ std::vector<ConfigChange> config_changes(RunConfig before, RunConfig now) {
   std::vector<ConfigChange> changes;
   const auto all = config::differences(config::describe(before, {}), config::describe(now, {}));
   for (const config::Difference& d : all)
-    changes.push_back({d.key, d.expected, d.found, is_harmless(d.key, before, now)});
+    changes.push_back({d.key, d.expected, d.found, is_harmless(d.properties, before, now)});
   return changes;
 }
 

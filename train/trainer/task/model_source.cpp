@@ -146,7 +146,7 @@ void require_told(const fs::path& weights, const TensorModel& model,
 std::string assumed_values(const fs::path& yaml, const Families& families) {
   if (yaml.extension() == ".json") return {};  // missing keys have the defaults of transformers
   const RunFile file(yaml.string(), {}, families.configs());
-  return file.leaves_model_open() ? "" : file.left_to_defaults(file.run().family->unseen_in_weights());
+  return file.leaves_model_open() ? "" : file.left_to_defaults(config::FieldProperty::kUnseenInWeights);
 }
 
 ModelSource open_init_source(const RunConfig& run, const Families& families) {

@@ -48,7 +48,7 @@ std::vector<std::string> settings_of_checkpoint(const std::filesystem::path& ste
                                                 const Families& families);
 
 /// The keys that a run's YAML leaves at their defaults although they cannot be inferred from the weights
-/// (FamilyConfig::unseen_in_weights), with their values: "model.heads 8, model.norm_eps 1e-05". Throws
+/// (FieldProperty::kUnseenInWeights), with their values: "model.heads 8, model.norm_eps 1e-05". Throws
 /// ConfigError.
 std::string assumed_values(const std::filesystem::path& yaml, const Families& families);
 
