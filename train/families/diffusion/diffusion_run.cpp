@@ -16,8 +16,6 @@ namespace {
 
 using config::at_least;
 using config::Bounds;
-using config::Difference;
-using config::FieldProperty;
 using config::Section;
 
 constexpr std::array<std::string_view, 1> kNoAutoencoder = {TrainingSamples::kNoAutoencoder};
@@ -26,35 +24,6 @@ constexpr double kMaxSide = 1 << 12, kMaxPictures = 1 << 30, kMaxRatio = 1024, k
 
 Bounds share() {
   return {.low = 0, .high = 1};
-}
-
-void add_fields(DitConfig& c, Section& s) {
-  s.field("image_size", c.image_size, at_least(1).capped(kMaxSide),
-          "Side of the images, or of latents, that the model makes.")
-      .unseen_in_weights();
-  s.field("patch_size", c.patch_size, at_least(1).capped(kMaxSide),
-          "Side of a patch, which becomes a token.");
-  s.field("channels", c.channels, at_least(1).capped(kMaxRatio), "Channels: 3 of pixels, 4 of latents.");
-  s.field("classes", c.classes, at_least(1).capped(config::kMaxVocab),
-          "Number of classes: those of the training images.");
-  s.field("layers", c.layers, at_least(1).capped(config::kMaxLayers), "Number of transformer blocks.");
-  s.field("hidden", c.hidden, at_least(1).capped(config::kMaxWidth), "Width of a token.");
-  s.field("heads", c.heads, at_least(1).capped(config::kMaxHeads),
-          "Heads per layer: one number, or a list with one for each layer, which needs `head_dim`.")
-      .unseen_in_weights();
-  s.field("head_dim", c.head_dim, at_least(0).capped(config::kMaxWidth),
-          "Width of a head; `heads` times it may differ from `hidden`. 0: `hidden` / `heads`.")
-      .unseen_in_weights();
-  s.field("mlp_ratio", c.mlp_ratio, at_least(1).capped(kMaxRatio), "Width inside the MLP / `hidden`.");
-  s.field("learn_variance", c.learn_variance,
-          "Predict the variance of each step, too, trained by the variational bound.");
-  s.field("recompute", c.recompute,
-          "Activations that the backward pass recomputes instead of keeping them in memory: `none`, or all "
-          "inside of each `layer` (activation checkpointing).")
-      .differs_freely()
-      .of_training()
-      .optional_with_weights();
-  s.section(vision_moh_section(c.moh));
 }
 
 Section data_section(ImageDataConfig& c) {
@@ -108,24 +77,6 @@ Section sample_section(TrainingSamples& c) {
   return s;
 }
 
-DitConfig spelt_out(DitConfig c) {
-  c.moh = spelt_out(c.moh, c.layers);
-  c.head_dim = c.head_width();
-  if (c.heads.each.empty())
-    c.heads = std::vector<std::int64_t>(static_cast<std::size_t>(c.layers), c.heads.every);
-  return c;
-}
-
-/// The differences between two models by key, except keys that have the property.
-std::vector<Difference> model_differences(DitConfig expected, DitConfig found, FieldProperty except) {
-  expected = spelt_out(std::move(expected));
-  found = spelt_out(std::move(found));
-  Section expected_fields("model", ""), found_fields("model", "");
-  add_fields(expected, expected_fields);
-  add_fields(found, found_fields);
-  return differences(expected_fields, found_fields, except);
-}
-
 }  // namespace
 
 ImageDataConfig DiffusionRun::settled_data() const {
@@ -134,17 +85,37 @@ ImageDataConfig DiffusionRun::settled_data() const {
   return settled;
 }
 
-void DiffusionRun::describe(Section& root) {
-  Section s("model", "The diffusion transformer (DiT), with or without MoH.");
-  std::vector<std::string> names = presets();
-  names.emplace(names.begin(), kNoPreset);
-  s.field(
-       "preset", config::choice_of(preset, std::move(names)),
-       "A published model that sets all keys of this section; keys that are given, in any file, override it.")
+void DiffusionRun::add_model_fields(DitConfig& c, Section& s) {
+  s.field("image_size", c.image_size, at_least(1).capped(kMaxSide),
+          "Side of the images, or of latents, that the model makes.")
+      .unseen_in_weights();
+  s.field("patch_size", c.patch_size, at_least(1).capped(kMaxSide),
+          "Side of a patch, which becomes a token.");
+  s.field("channels", c.channels, at_least(1).capped(kMaxRatio), "Channels: 3 of pixels, 4 of latents.");
+  s.field("classes", c.classes, at_least(1).capped(config::kMaxVocab),
+          "Number of classes: those of the training images.");
+  s.field("layers", c.layers, at_least(1).capped(config::kMaxLayers), "Number of transformer blocks.");
+  s.field("hidden", c.hidden, at_least(1).capped(config::kMaxWidth), "Width of a token.");
+  s.field("heads", c.heads, at_least(1).capped(config::kMaxHeads),
+          "Heads per layer: one number, or a list with one for each layer, which needs `head_dim`.")
+      .unseen_in_weights();
+  s.field("head_dim", c.head_dim, at_least(0).capped(config::kMaxWidth),
+          "Width of a head; `heads` times it may differ from `hidden`. 0: `hidden` / `heads`.")
+      .unseen_in_weights();
+  s.field("mlp_ratio", c.mlp_ratio, at_least(1).capped(kMaxRatio), "Width inside the MLP / `hidden`.");
+  s.field("learn_variance", c.learn_variance,
+          "Predict the variance of each step, too, trained by the variational bound.");
+  s.field("recompute", c.recompute,
+          "Activations that the backward pass recomputes instead of keeping them in memory: `none`, or all "
+          "inside of each `layer` (activation checkpointing).")
       .differs_freely()
+      .of_training()
       .optional_with_weights();
-  add_fields(model, s);
-  root.section(std::move(s));
+  s.section(vision_moh_section(c.moh));
+}
+
+void DiffusionRun::describe(Section& root) {
+  root.section(model_section("The diffusion transformer (DiT), with or without MoH."));
   root.section(data_section(data));
   root.section(diffusion_section(diffusion));
   root.section(sample_section(sample));
@@ -194,9 +165,19 @@ void DiffusionRun::require_data(config::Rules& rules) const {
 }
 
 std::vector<std::string> DiffusionRun::presets() const {
-  std::vector<std::string> names;
-  for (const DitPreset& known : dit_presets()) names.emplace_back(known.name);
-  return names;
+  return preset_names(dit_presets());
+}
+
+DitConfig DiffusionRun::model_of_preset(std::string_view name) {
+  return preset_config(dit_presets(), name);
+}
+
+DitConfig DiffusionRun::normal_form(DitConfig c) {
+  c.moh = spelt_out(c.moh, c.layers);
+  c.head_dim = c.head_width();
+  if (c.heads.each.empty())
+    c.heads = std::vector<std::int64_t>(static_cast<std::size_t>(c.layers), c.heads.every);
+  return c;
 }
 
 void DiffusionRun::remember(std::span<const std::pair<std::string, std::string>> identity) {
@@ -206,28 +187,8 @@ void DiffusionRun::remember(std::span<const std::pair<std::string, std::string>>
   }
 }
 
-void DiffusionRun::begin_with_preset(std::string_view name) {
-  const DitPreset* known = find_preset(dit_presets(), name);
-  MOH_CHECK(known != nullptr, "begin_with_preset: one of presets()");
-  preset = name;
-  model = known->config;
-}
-
-void DiffusionRun::begin_with_model_of(const FamilyConfig& checkpoint) {
-  model = diffusion_run(checkpoint).model;
-}
-
-std::vector<Difference> DiffusionRun::disagreements(const FamilyConfig& checkpoint) const {
-  return model_differences(diffusion_run(checkpoint).model, model, FieldProperty::kDiffersFreely);
-}
-
-std::vector<Difference> DiffusionRun::other_results(const FamilyConfig& other) const {
-  return model_differences(diffusion_run(other).model, model, FieldProperty::kOfTraining);
-}
-
 const DiffusionRun& diffusion_run(const FamilyConfig& family) {
-  if (const auto* run = dynamic_cast<const DiffusionRun*>(&family)) return *run;
-  throw ConfigError(error_message("task", "", DiffusionRun::kTask, family.task()));
+  return DiffusionRun::of(family);
 }
 
 const DiffusionRun& diffusion_run(const RunConfig& run) {

@@ -8,6 +8,7 @@
 #include "models/diffusion/dit_config.h"
 #include "train/families/diffusion/sampling/sample_options.h"
 #include "train/families/images/image_data_config.h"
+#include "train/trainer/config/family_run.h"
 #include "train/trainer/config/run_config.h"
 
 namespace moh {
@@ -32,12 +33,9 @@ struct TrainingSamples {
 };
 
 /// The part of a run's configuration that `task: diffusion` defines.
-struct DiffusionRun final : CloneableFamilyConfig<DiffusionRun> {
+struct DiffusionRun final : FamilyRun<DiffusionRun, DitConfig> {
   static constexpr std::string_view kTask = "diffusion";
-  static constexpr std::string_view kNoPreset = "none";
 
-  std::string preset{kNoPreset};
-  DitConfig model;
   ImageDataConfig data;
   DiffusionConfig diffusion;
   TrainingSamples sample;
@@ -51,7 +49,10 @@ struct DiffusionRun final : CloneableFamilyConfig<DiffusionRun> {
   /// The section `data` for pictures of the model's size.
   ImageDataConfig settled_data() const;
 
-  std::string_view task() const override { return kTask; }
+  static void add_model_fields(DitConfig& model, config::Section& section);
+  static DitConfig model_of_preset(std::string_view name);
+  static DitConfig normal_form(DitConfig model);
+
   std::string_view folder() const override { return "dit"; }
   void describe(config::Section& root) override;
   void check(const RunConfig& run, config::Rules& rules) const override;
@@ -62,13 +63,7 @@ struct DiffusionRun final : CloneableFamilyConfig<DiffusionRun> {
   std::vector<std::string> evaluation_settings(const std::string& path) const override {
     return {"data.validation=" + path, "eval.max_pictures=0"};
   }
-  void begin_with_preset(std::string_view name) override;
-  void begin_with_model_of(const FamilyConfig& checkpoint) override;
-  std::vector<config::Difference> disagreements(const FamilyConfig& checkpoint) const override;
-  std::vector<config::Difference> other_results(const FamilyConfig& other) const override;
-  MohConfig* moh() override { return &model.moh; }
   PerLayer heads() const override { return model.heads; }
-  RecomputeLevel* recompute() override { return &model.recompute; }
   EvaluationWork evaluation_work() const override;
 };
 

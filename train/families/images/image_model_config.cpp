@@ -1,5 +1,7 @@
 #include "train/families/images/image_model_config.h"
 
+#include <algorithm>
+#include <iterator>
 #include <numeric>
 #include <utility>
 
@@ -193,9 +195,8 @@ ImageModelConfig spelt_out(ImageModelConfig c) {
 }
 
 std::vector<std::string> image_presets() {
-  std::vector<std::string> names;
-  for (const TransNextPreset& known : transnext_presets()) names.emplace_back(known.name);
-  for (const VitPreset& known : vit_presets()) names.emplace_back(known.name);
+  std::vector<std::string> names = preset_names(transnext_presets());
+  std::ranges::copy(preset_names(vit_presets()), std::back_inserter(names));
   return names;
 }
 

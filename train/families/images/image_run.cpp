@@ -4,7 +4,6 @@
 #include <iterator>
 #include <utility>
 
-#include "core/error.h"
 #include "train/config/problems.h"
 
 namespace moh {
@@ -12,19 +11,7 @@ namespace moh {
 namespace {
 
 using config::Difference;
-using config::FieldProperty;
 using config::Section;
-
-/// The differences between two models by key, except keys that have the property.
-std::vector<Difference> model_differences(ImageModelConfig expected, ImageModelConfig found,
-                                          FieldProperty except) {
-  expected = spelt_out(std::move(expected));
-  found = spelt_out(std::move(found));
-  Section expected_fields("model", ""), found_fields("model", "");
-  add_fields(expected, expected_fields);
-  add_fields(found, found_fields);
-  return differences(expected_fields, found_fields, except);
-}
 
 constexpr std::string_view kMean = "data.mean", kStd = "data.std";
 
@@ -38,16 +25,7 @@ std::vector<Difference> statistics_differences(ImageDataConfig expected, ImageDa
 }  // namespace
 
 void ImageRun::describe(Section& root) {
-  Section s("model", "The classifier of images, with or without MoH.");
-  std::vector<std::string> names = presets();
-  names.emplace(names.begin(), kNoPreset);
-  s.field(
-       "preset", config::choice_of(preset, std::move(names)),
-       "A published model that sets all keys of this section; keys that are given, in any file, override it.")
-      .differs_freely()
-      .optional_with_weights();
-  add_fields(model, s);
-  root.section(std::move(s));
+  root.section(model_section("The classifier of images, with or without MoH."));
   root.section(image_data_section(data));
   root.section(augment_section(augment));
   describe_evaluated(evaluated, root);
@@ -96,13 +74,8 @@ TrainedIdentity ImageRun::identity() const {
   return class_names.empty() ? TrainedIdentity() : TrainedIdentity{identity_of(class_names)};
 }
 
-void ImageRun::begin_with_preset(std::string_view name) {
-  preset = name;
-  model = image_preset(name);
-}
-
 void ImageRun::begin_with_model_of(const FamilyConfig& checkpoint) {
-  model = image_run(checkpoint).model;
+  FamilyRun::begin_with_model_of(checkpoint);
   take_view_of(image_run(checkpoint).data, data);
 }
 
@@ -112,8 +85,7 @@ void ImageRun::follow_files(FunctionRef<bool(std::string_view key)> is_given, co
 }
 
 std::vector<Difference> ImageRun::disagreements(const FamilyConfig& checkpoint) const {
-  std::vector<Difference> found =
-      model_differences(image_run(checkpoint).model, model, FieldProperty::kDiffersFreely);
+  std::vector<Difference> found = FamilyRun::disagreements(checkpoint);
   if (new_head) std::erase_if(found, [](const Difference& d) { return d.key == "model.classes"; });
   for (Difference& d : found) {
     if (d.key == "model.classes") d.fix = "init.new_head: true trains a new classifier";
@@ -127,15 +99,13 @@ std::vector<Difference> ImageRun::disagreements(const FamilyConfig& checkpoint) 
 }
 
 std::vector<Difference> ImageRun::other_results(const FamilyConfig& other) const {
-  std::vector<Difference> found =
-      model_differences(image_run(other).model, model, FieldProperty::kOfTraining);
+  std::vector<Difference> found = FamilyRun::other_results(other);
   std::ranges::move(statistics_differences(image_run(other).data, data), std::back_inserter(found));
   return found;
 }
 
 const ImageRun& image_run(const FamilyConfig& family) {
-  if (const auto* run = dynamic_cast<const ImageRun*>(&family)) return *run;
-  throw ConfigError(error_message("task", "", ImageRun::kTask, family.task()));
+  return ImageRun::of(family);
 }
 
 const ImageRun& image_run(const RunConfig& run) {

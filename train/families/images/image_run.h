@@ -8,18 +8,16 @@
 #include "train/families/images/class_names.h"
 #include "train/families/images/image_data_config.h"
 #include "train/families/images/image_model_config.h"
+#include "train/trainer/config/family_run.h"
 #include "train/trainer/config/run_config.h"
 #include "train/trainer/task/trained_identity.h"
 
 namespace moh {
 
 /// The part of a run's configuration that `task: image_classification` defines.
-struct ImageRun final : CloneableFamilyConfig<ImageRun>, KeepsIdentity {
+struct ImageRun final : FamilyRun<ImageRun, ImageModelConfig>, KeepsIdentity {
   static constexpr std::string_view kTask = "image_classification";
-  static constexpr std::string_view kNoPreset = "none";
 
-  std::string preset{kNoPreset};
-  ImageModelConfig model;
   ImageDataConfig data;
   AugmentConfig augment;
   /// Class names of a checkpoint's training, in the order of labels; empty: those of data.class_names or of
@@ -35,7 +33,12 @@ struct ImageRun final : CloneableFamilyConfig<ImageRun>, KeepsIdentity {
   /// The section `data` with sizes in numbers.
   ImageDataConfig settled_data() const { return settled(data, model.image_size); }
 
-  std::string_view task() const override { return kTask; }
+  static void add_model_fields(ImageModelConfig& model, config::Section& section) {
+    add_fields(model, section);
+  }
+  static ImageModelConfig model_of_preset(std::string_view name) { return image_preset(name); }
+  static ImageModelConfig normal_form(ImageModelConfig model) { return spelt_out(std::move(model)); }
+
   std::string_view folder() const override { return "vit"; }
   void describe(config::Section& root) override;
   void check(const RunConfig& run, config::Rules& rules) const override;
@@ -47,16 +50,13 @@ struct ImageRun final : CloneableFamilyConfig<ImageRun>, KeepsIdentity {
   std::vector<std::string> evaluation_settings(const std::string& path) const override {
     return {"data.validation=" + path, "eval.max_pictures=0"};
   }
-  void begin_with_preset(std::string_view name) override;
   /// Pictures are seen as the checkpoint's were, too (take_view_of).
   void begin_with_model_of(const FamilyConfig& checkpoint) override;
   void follow_files(FunctionRef<bool(std::string_view key)> is_given,
                     const FamilyConfig* checkpoint) override;
   std::vector<config::Difference> disagreements(const FamilyConfig& checkpoint) const override;
   std::vector<config::Difference> other_results(const FamilyConfig& other) const override;
-  MohConfig* moh() override { return &model.moh; }
   PerLayer heads() const override { return heads_of(model); }
-  RecomputeLevel* recompute() override { return &model.recompute; }
   EvaluationWork evaluation_work() const override { return {held_out_work(data, evaluated)}; }
 };
 

@@ -4,7 +4,6 @@
 #include <set>
 #include <utility>
 
-#include "core/error.h"
 #include "models/find_preset.h"
 #include "models/llm/llama_presets.h"
 #include "train/config/problems.h"
@@ -21,7 +20,6 @@ using config::at_least;
 using config::choice_of;
 using config::describe;
 using config::Difference;
-using config::FieldProperty;
 using config::from_below;
 using config::kMaxHeads;
 using config::kMaxLayers;
@@ -77,85 +75,6 @@ Section moh_section(MohConfig& c) {
   Section s = describe(c);
   s.properties_of("router").unseen_in_weights();
   for (const char* name : {"straight_through", "router_precision"}) s.properties_of(name).of_training();
-  return s;
-}
-
-void add_model_fields(LlamaConfig& c, Section& s) {
-  s.field("vocab_size", c.vocab_size, at_least(2, "tokens").capped(kMaxVocab),
-          "Number of tokens in the vocabulary: rows of the embedding.")
-      .differs_freely();
-  s.field("layers", c.layers, at_least(1).capped(kMaxLayers),
-          "Number of transformer blocks, of attention and MLP each.");
-  s.field("hidden", c.hidden, at_least(1).capped(kMaxWidth), "Width of the residual stream.");
-  s.field("intermediate", c.intermediate, at_least(1).capped(kMaxWidth), "Width inside the MLP.");
-  s.field("heads", c.heads, at_least(1).capped(kMaxHeads), "Query heads per layer.").unseen_in_weights();
-  s.field("kv_heads", c.kv_heads, at_least(0).capped(kMaxHeads),
-          "Key and value heads, each shared by a group of query heads (GQA). 0: as many as `heads`.")
-      .optional_with_weights();
-  s.field("head_dim", c.head_dim, at_least(0).capped(kMaxWidth), "Width of a head. 0: `hidden` / `heads`.")
-      .optional_with_weights();
-  s.field("max_positions", c.max_positions, at_least(1, "tokens").capped(kMaxLength),
-          "Maximum context length.")
-      .differs_freely()
-      .optional_with_weights();
-  s.field("norm_eps", c.norm_eps, above(0), "Added to the mean square in RMSNorm.").unseen_in_weights();
-  s.field("rope_theta", c.rope_theta, above(0), "Base of the wavelengths of the rotary embedding (RoPE).")
-      .unseen_in_weights();
-  s.field(
-       "sliding_window", c.sliding_window, at_least(0, "tokens").capped(kMaxLength),
-       "Tokens that a token attends to, itself and those before it (Mistral); one value, or a list with one "
-       "for each layer (Qwen 2). 0: all.")
-      .optional_with_weights();
-  s.field("tied_embeddings", c.tied_embeddings, "Use the embedding matrix as output matrix, too.")
-      .optional_with_weights();
-  s.field("qkv_bias", c.qkv_bias, "The projections to queries, keys and values add a bias (Qwen 2).")
-      .optional_with_weights();
-  s.field("o_bias", c.o_bias, "The output projection of attention adds a bias.").optional_with_weights();
-  s.field("mlp_bias", c.mlp_bias, "The projections of the MLP add biases.").optional_with_weights();
-  s.field("qk_norm", c.qk_norm,
-          "RMSNorm of the queries and keys of each head, before the rotary embedding (Qwen 3).")
-      .optional_with_weights();
-  s.field("dropout", c.dropout, from_below(0, 1),
-          "Dropout probability of the outputs of the attention and MLP branches in training.")
-      .differs_freely()
-      .of_training()
-      .optional_with_weights();
-  s.field("init_std", c.init_std, above(0),
-          "Standard deviation of the initial matrices; for the output projections of the blocks it is "
-          "divided by sqrt(2 * `layers`).")
-      .differs_freely()
-      .of_training()
-      .optional_with_weights();
-  s.field("recompute", c.recompute,
-          "Activations that the backward pass recomputes instead of keeping them in memory: `none`, or all "
-          "inside of each `layer` (activation checkpointing).")
-      .differs_freely()
-      .of_training()
-      .optional_with_weights();
-  s.section(rope_scaling_section(c.rope_scaling));
-  s.section(moh_section(c.moh));
-}
-
-/// The differences between two models by key, except keys that have the property. Both must be in normal form
-/// (spelt_out).
-std::vector<Difference> model_differences(LlamaConfig& expected, LlamaConfig& found, FieldProperty except) {
-  Section expected_fields("model", ""), found_fields("model", "");
-  add_model_fields(expected, expected_fields);
-  add_model_fields(found, found_fields);
-  return differences(expected_fields, found_fields, except);
-}
-
-Section model_section(LanguageRun& run) {
-  Section s("model",
-            "The decoder: RMSNorm, rotary embedding, SwiGLU (LLaMA and its kin), with or without MoH.");
-  std::vector<std::string> names = run.presets();
-  names.emplace(names.begin(), LanguageRun::kNoPreset);
-  s.field(
-       "preset", choice_of(run.preset, std::move(names)),
-       "A published model that sets all keys of this section; keys that are given, in any file, override it.")
-      .differs_freely()
-      .optional_with_weights();
-  add_model_fields(run.model, s);
   return s;
 }
 
@@ -256,8 +175,65 @@ std::string shown_tokenizer(const TextDataConfig& data) {
 
 }  // namespace
 
+void LanguageRun::add_model_fields(LlamaConfig& c, Section& s) {
+  s.field("vocab_size", c.vocab_size, at_least(2, "tokens").capped(kMaxVocab),
+          "Number of tokens in the vocabulary: rows of the embedding.")
+      .differs_freely();
+  s.field("layers", c.layers, at_least(1).capped(kMaxLayers),
+          "Number of transformer blocks, of attention and MLP each.");
+  s.field("hidden", c.hidden, at_least(1).capped(kMaxWidth), "Width of the residual stream.");
+  s.field("intermediate", c.intermediate, at_least(1).capped(kMaxWidth), "Width inside the MLP.");
+  s.field("heads", c.heads, at_least(1).capped(kMaxHeads), "Query heads per layer.").unseen_in_weights();
+  s.field("kv_heads", c.kv_heads, at_least(0).capped(kMaxHeads),
+          "Key and value heads, each shared by a group of query heads (GQA). 0: as many as `heads`.")
+      .optional_with_weights();
+  s.field("head_dim", c.head_dim, at_least(0).capped(kMaxWidth), "Width of a head. 0: `hidden` / `heads`.")
+      .optional_with_weights();
+  s.field("max_positions", c.max_positions, at_least(1, "tokens").capped(kMaxLength),
+          "Maximum context length.")
+      .differs_freely()
+      .optional_with_weights();
+  s.field("norm_eps", c.norm_eps, above(0), "Added to the mean square in RMSNorm.").unseen_in_weights();
+  s.field("rope_theta", c.rope_theta, above(0), "Base of the wavelengths of the rotary embedding (RoPE).")
+      .unseen_in_weights();
+  s.field(
+       "sliding_window", c.sliding_window, at_least(0, "tokens").capped(kMaxLength),
+       "Tokens that a token attends to, itself and those before it (Mistral); one value, or a list with one "
+       "for each layer (Qwen 2). 0: all.")
+      .optional_with_weights();
+  s.field("tied_embeddings", c.tied_embeddings, "Use the embedding matrix as output matrix, too.")
+      .optional_with_weights();
+  s.field("qkv_bias", c.qkv_bias, "The projections to queries, keys and values add a bias (Qwen 2).")
+      .optional_with_weights();
+  s.field("o_bias", c.o_bias, "The output projection of attention adds a bias.").optional_with_weights();
+  s.field("mlp_bias", c.mlp_bias, "The projections of the MLP add biases.").optional_with_weights();
+  s.field("qk_norm", c.qk_norm,
+          "RMSNorm of the queries and keys of each head, before the rotary embedding (Qwen 3).")
+      .optional_with_weights();
+  s.field("dropout", c.dropout, from_below(0, 1),
+          "Dropout probability of the outputs of the attention and MLP branches in training.")
+      .differs_freely()
+      .of_training()
+      .optional_with_weights();
+  s.field("init_std", c.init_std, above(0),
+          "Standard deviation of the initial matrices; for the output projections of the blocks it is "
+          "divided by sqrt(2 * `layers`).")
+      .differs_freely()
+      .of_training()
+      .optional_with_weights();
+  s.field("recompute", c.recompute,
+          "Activations that the backward pass recomputes instead of keeping them in memory: `none`, or all "
+          "inside of each `layer` (activation checkpointing).")
+      .differs_freely()
+      .of_training()
+      .optional_with_weights();
+  s.section(rope_scaling_section(c.rope_scaling));
+  s.section(moh_section(c.moh));
+}
+
 void LanguageRun::describe(config::Section& root) {
-  root.section(model_section(*this));
+  root.section(model_section(
+      "The decoder: RMSNorm, rotary embedding, SwiGLU (LLaMA and its kin), with or without MoH."));
   root.section(data_section(data));
   root.section_named("init").field(
       "new_tokenizer", new_tokenizer,
@@ -315,25 +291,22 @@ void LanguageRun::require_data(config::Rules& rules) const {
 }
 
 std::vector<std::string> LanguageRun::presets() const {
-  std::vector<std::string> names;
-  for (const LlamaPreset& known : llama_presets()) names.emplace_back(known.name);
-  return names;
+  return preset_names(llama_presets());
 }
 
-void LanguageRun::begin_with_preset(std::string_view name) {
-  preset = name;
-  model = find_preset(llama_presets(), name)->config;
+LlamaConfig LanguageRun::model_of_preset(std::string_view name) {
+  return preset_config(llama_presets(), name);
 }
 
-void LanguageRun::begin_with_model_of(const FamilyConfig& checkpoint) {
-  model = language_run(checkpoint).model;
+LlamaConfig LanguageRun::normal_form(LlamaConfig c) {
+  c.moh = spelt_out(c.moh, c.layers);
+  return spelt_out(std::move(c));
 }
 
 std::vector<config::Difference> LanguageRun::disagreements(const FamilyConfig& checkpoint) const {
-  LlamaConfig ours = spelt_out(model), source = spelt_out(language_run(checkpoint).model);
-  std::vector<Difference> found = model_differences(source, ours, FieldProperty::kDiffersFreely);
-  if (ours.vocab_size < source.vocab_size)
-    found.push_back({"model.vocab_size", "at least " + text(source.vocab_size), text(ours.vocab_size), ""});
+  std::vector<Difference> found = FamilyRun::disagreements(checkpoint);
+  if (const std::int64_t least = language_run(checkpoint).model.vocab_size; model.vocab_size < least)
+    found.push_back({"model.vocab_size", "at least " + text(least), text(model.vocab_size), ""});
   const TextDataConfig& theirs = language_run(checkpoint).data;
   if (new_tokenizer || same_tokens(theirs, data)) return found;
   if (theirs.tokenizer == kOtherTokenizer) {
@@ -364,12 +337,10 @@ void LanguageRun::remember(std::span<const std::pair<std::string, std::string>> 
 }
 
 std::vector<config::Difference> LanguageRun::other_results(const FamilyConfig& other) const {
-  const LanguageRun& other_run = language_run(other);
-  LlamaConfig ours = spelt_out(model), theirs = spelt_out(other_run.model);
-  for (LlamaConfig* each : {&ours, &theirs}) each->moh = spelt_out(each->moh, each->layers);
-  std::vector<Difference> found = model_differences(theirs, ours, FieldProperty::kOfTraining);
-  if (!same_tokens(other_run.data, data))
-    found.push_back({"data.tokenizer", shown_tokenizer(other_run.data), shown_tokenizer(data), ""});
+  const TextDataConfig& theirs = language_run(other).data;
+  std::vector<Difference> found = FamilyRun::other_results(other);
+  if (!same_tokens(theirs, data))
+    found.push_back({"data.tokenizer", shown_tokenizer(theirs), shown_tokenizer(data), ""});
   return found;
 }
 
@@ -382,8 +353,7 @@ bool has_tokenizer_files(const TextDataConfig& data) {
 }
 
 const LanguageRun& language_run(const FamilyConfig& family) {
-  if (const auto* run = dynamic_cast<const LanguageRun*>(&family)) return *run;
-  throw ConfigError(error_message("task", "", LanguageRun::kTask, family.task()));
+  return LanguageRun::of(family);
 }
 
 const LanguageRun& language_run(const RunConfig& run) {

@@ -9,6 +9,7 @@
 #include "models/llm/llama_config.h"
 #include "train/families/language/data/token_cache.h"
 #include "train/families/language/generate_text.h"
+#include "train/trainer/config/family_run.h"
 #include "train/trainer/config/run_config.h"
 #include "train/trainer/task/data/evaluation_bound.h"
 
@@ -42,12 +43,9 @@ struct SampleConfig {
 };
 
 /// The part of a run's configuration that `task: language_model` defines.
-struct LanguageRun final : CloneableFamilyConfig<LanguageRun> {
+struct LanguageRun final : FamilyRun<LanguageRun, LlamaConfig> {
   static constexpr std::string_view kTask = "language_model";
-  static constexpr std::string_view kNoPreset = "none";
 
-  std::string preset{kNoPreset};
-  LlamaConfig model;
   TextDataConfig data;
   SampleConfig sample;
   EvaluationBound evaluated = {};  ///< eval.max_tokens, of each source
@@ -55,14 +53,15 @@ struct LanguageRun final : CloneableFamilyConfig<LanguageRun> {
   /// The hash of the tokenizer that a trained model knows; empty: not known, or not trained yet.
   std::string trained_tokenizer = {};
 
-  std::string_view task() const override { return kTask; }
+  static void add_model_fields(LlamaConfig& model, config::Section& section);
+  static LlamaConfig model_of_preset(std::string_view name);
+  static LlamaConfig normal_form(LlamaConfig model);
+
   std::string_view folder() const override { return "llm"; }
   void describe(config::Section& root) override;
   void check(const RunConfig& run, config::Rules& rules) const override;
   void require_data(config::Rules& rules) const override;
   std::vector<std::string> presets() const override;
-  void begin_with_preset(std::string_view name) override;
-  void begin_with_model_of(const FamilyConfig& checkpoint) override;
   void follow_files(FunctionRef<bool(std::string_view key)> is_given,
                     const FamilyConfig* checkpoint) override;
   void remember(std::span<const std::pair<std::string, std::string>> identity) override;
@@ -72,11 +71,9 @@ struct LanguageRun final : CloneableFamilyConfig<LanguageRun> {
   }
   std::vector<config::Difference> disagreements(const FamilyConfig& checkpoint) const override;
   std::vector<config::Difference> other_results(const FamilyConfig& other) const override;
-  MohConfig* moh() override { return &model.moh; }
   PerLayer heads() const override {
     return model.moh.routing == RoutingUnit::kGroups ? spelt_out(model).kv_heads : model.heads;
   }
-  RecomputeLevel* recompute() override { return &model.recompute; }
 };
 
 /// data.tokenizer of a model of which the vocabulary size is all that is known: kByteTokenizer if the size is

@@ -79,3 +79,13 @@ TEST_CASE("diffusion run: models of one meaning agree, however their heads are w
   other.model.heads = std::vector<std::int64_t>{6, 6, 6, 12};
   CHECK_FALSE(own.disagreements(other).empty());
 }
+
+TEST_CASE("diffusion run: a list of heads of a wrong length does not hide what contradicts the checkpoint") {
+  const RunConfig run = read("quickstart.yaml");
+  DiffusionRun own = diffusion_run(run);
+  own.model.moh.num_shared = std::vector<std::int64_t>{1};  // for several layers; check() refuses it
+  CHECK(own.disagreements(diffusion_run(run)).empty());
+  own.model.hidden *= 2;
+  REQUIRE(own.disagreements(diffusion_run(run)).size() == 2);  // head_dim follows
+  CHECK(own.disagreements(diffusion_run(run))[0].key == "model.hidden");
+}
