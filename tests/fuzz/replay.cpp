@@ -5,12 +5,13 @@
 #include <cstdint>
 #include <exception>
 #include <filesystem>
-#include <fstream>
 #include <iostream>
-#include <iterator>
 #include <random>
 #include <string>
+#include <utility>
 #include <vector>
+
+#include "tests/fuzz/corpus_archive.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size);
 
@@ -22,15 +23,10 @@ void run(const std::string& bytes) {
   LLVMFuzzerTestOneInput(reinterpret_cast<const std::uint8_t*>(bytes.data()), bytes.size());
 }
 
-std::vector<std::string> read_corpus(const std::filesystem::path& folder) {
-  std::vector<std::filesystem::path> paths;
-  for (const auto& entry : std::filesystem::directory_iterator(folder)) paths.push_back(entry.path());
-  std::ranges::sort(paths);
+std::vector<std::string> read_corpus(const std::filesystem::path& archive) {
   std::vector<std::string> corpus;
-  for (const auto& path : paths) {
-    std::ifstream in(path, std::ios::binary);
-    corpus.emplace_back(std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>());
-  }
+  for (moh::test::CorpusFile& file : moh::test::CorpusArchive::read(archive))
+    corpus.push_back(std::move(file.bytes));
   return corpus;
 }
 
@@ -78,28 +74,30 @@ class Mutator {
   std::mt19937_64 random_{20241015};
 };
 
-int replay(const std::filesystem::path& folder) {
-  const std::vector<std::string> corpus = read_corpus(folder);
-  if (corpus.empty()) {
-    std::cerr << folder << " has no files\n";
-    return 1;
-  }
+void replay(const std::vector<std::string>& corpus) {
   for (const std::string& bytes : corpus) run(bytes);
   Mutator mutator(corpus);
   for (int i = 0; i < kMutations; ++i) run(mutator.next());
   std::cout << corpus.size() << " files and " << kMutations << " mutations of them were refused or read\n";
-  return 0;
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
   if (argc != 2) {
-    std::cerr << "usage: " << argv[0] << " CORPUS_FOLDER\n";
+    std::cerr << "usage: " << argv[0] << " CORPUS.tar\n";
+    return 2;
+  }
+  std::vector<std::string> corpus;
+  try {
+    corpus = read_corpus(argv[1]);
+  } catch (const std::exception& error) {
+    std::cerr << "no corpus: " << error.what() << '\n';
     return 2;
   }
   try {
-    return replay(argv[1]);
+    replay(corpus);
+    return 0;
   } catch (const std::exception& error) {
     std::cerr << "a fuzz target let this exception out: " << error.what() << '\n';
     return 1;

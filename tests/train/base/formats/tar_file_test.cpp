@@ -1,10 +1,12 @@
 #include "train/base/formats/tar_file.h"
 
 #include <catch2/catch.hpp>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
 #include "core/error.h"
+#include "tests/fuzz/corpus_archive.h"
 #include "tests/support/message_of.h"
 #include "tests/support/temporary_folder.h"
 
@@ -13,7 +15,9 @@ using namespace moh;
 namespace {
 
 std::string corpus(const std::string& name) {
-  return read_file(std::string(MOH_SOURCE_DIR "/tests/fuzz/corpus/tar/") + name);
+  for (const test::CorpusFile& file : test::CorpusArchive::read(MOH_SOURCE_DIR "/tests/fuzz/corpus/tar.tar"))
+    if (file.name == name) return file.bytes;
+  throw std::runtime_error("the corpus of tar has no " + name);
 }
 
 std::vector<TarMember> members(const std::string& bytes) {
