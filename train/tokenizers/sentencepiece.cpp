@@ -15,10 +15,9 @@
 #include "train/tokenizers/bpe.h"
 #include "train/tokenizers/files_of_use.h"
 #include "train/tokenizers/named_tokens.h"
-#include "train/tokenizers/piece_merges.h"
 #include "train/tokenizers/sentencepiece_model.h"
 #include "train/tokenizers/sentencepiece_normalizer.h"
-#include "train/tokenizers/unigram.h"
+#include "train/tokenizers/sentencepiece_segmentation.h"
 
 namespace moh {
 

@@ -7,8 +7,8 @@
 #include <utility>
 #include <vector>
 
-#include "train/tokenizers/base64.h"
 #include "train/tokenizers/pattern.h"
+#include "train/tokenizers/vocabulary_file.h"
 
 namespace moh {
 

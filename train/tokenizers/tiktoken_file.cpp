@@ -9,8 +9,7 @@
 #include "core/error.h"
 #include "train/base/io/input_file.h"
 #include "train/base/io/printable.h"
-#include "train/tokenizers/base64.h"
-#include "train/tokenizers/most_id.h"
+#include "train/tokenizers/vocabulary_file.h"
 
 namespace moh {
 

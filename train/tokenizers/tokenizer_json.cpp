@@ -16,10 +16,9 @@
 #include "train/base/io/printable.h"
 #include "train/tokenizers/added_vocabulary.h"
 #include "train/tokenizers/bpe_tokenizer.h"
-#include "train/tokenizers/byte_level.h"
 #include "train/tokenizers/files_of_use.h"
-#include "train/tokenizers/most_id.h"
 #include "train/tokenizers/named_tokens.h"
+#include "train/tokenizers/vocabulary_file.h"
 
 namespace moh {
 

@@ -10,13 +10,12 @@
 
 #include "core/error.h"
 #include "train/base/io/printable.h"
-#include "train/tokenizers/byte_level.h"
 #include "train/tokenizers/open_tokenizer.h"
-#include "train/tokenizers/piece_merges.h"
 #include "train/tokenizers/sentencepiece_json.h"
+#include "train/tokenizers/sentencepiece_segmentation.h"
 #include "train/tokenizers/tiktoken_encodings.h"
 #include "train/tokenizers/tiktoken_file.h"
-#include "train/tokenizers/unigram.h"
+#include "train/tokenizers/vocabulary_file.h"
 
 namespace moh {
 
