@@ -14,7 +14,6 @@
 #include "train/tokenizers/sentencepiece.h"
 #include "train/tokenizers/sentencepiece_model.h"
 #include "train/tokenizers/tiktoken.h"
-#include "train/tokenizers/tiktoken_file.h"
 #include "train/tokenizers/tokenizer_json.h"
 
 namespace moh {

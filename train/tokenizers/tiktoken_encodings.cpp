@@ -1,10 +1,20 @@
 #include "train/tokenizers/tiktoken_encodings.h"
 
 #include <cstdio>
+#include <nlohmann/json.hpp>
+
+#include "core/error.h"
+#include "train/base/io/input_file.h"
+#include "train/base/io/printable.h"
 
 namespace moh {
 
 namespace {
+
+using Json = nlohmann::json;
+
+constexpr const char* kEncodingFile = "tiktoken.json";
+constexpr std::uint64_t kMaxJsonBytes = std::uint64_t{16} << 20;
 
 // The end of the text is written (?!\s|\S).
 constexpr std::string_view kGpt2 =
@@ -56,6 +66,66 @@ SpecialTokens qwen_tokens() {
   return tokens;
 }
 
+/// The published encoding with so many ranks.
+std::optional<TiktokenEncoding> published_encoding(std::size_t num_ranks) {
+  const auto of = [](std::string_view pattern, SpecialTokens special) {
+    return TiktokenEncoding{std::string(pattern), std::move(special)};
+  };
+  switch (num_ranks) {
+    case 50256:  // r50k_base, GPT-2
+    case 50280:  // p50k_base
+      return of(kGpt2, {{"<|endoftext|>", 50256}});
+    case 100256:  // cl100k_base
+      return of(kCl100k, {{"<|endoftext|>", 100257},
+                          {"<|fim_prefix|>", 100258},
+                          {"<|fim_middle|>", 100259},
+                          {"<|fim_suffix|>", 100260},
+                          {"<|endofprompt|>", 100276}});
+    case 128000:
+      return of(kLlama3, llama3_tokens());
+    case 151643:
+      return of(kQwen, qwen_tokens());
+    case 199998:  // o200k_base
+      return of(kO200k, {{"<|endoftext|>", 199999}, {"<|endofprompt|>", 200018}});
+    default:
+      return std::nullopt;
+  }
+}
+
+/// The pattern of a name: gpt2, cl100k, o200k, llama3, qwen.
+std::optional<std::string> pattern_named(std::string_view name) {
+  for (const auto& [known, pattern] : kPatterns) {
+    if (known == name) return std::string(pattern);
+  }
+  return std::nullopt;
+}
+
+std::filesystem::path file_beside(const std::filesystem::path& ranks) {
+  return ranks.parent_path() / kEncodingFile;
+}
+
+/// The encoding that a tiktoken.json describes.
+TiktokenEncoding read_encoding(const std::filesystem::path& path) {
+  const Json json = Json::parse(read_json_object(path, InputKind::kData, kMaxJsonBytes, /*max_depth=*/4));
+  const auto fail = [&](std::string_view key, std::string_view expected) {
+    throw DataError(
+        error_message(printable_path(path), key, expected, json.contains(key) ? "something else" : "none"));
+  };
+  TiktokenEncoding encoding;
+  if (!json.contains("pattern") || !json["pattern"].is_string())
+    fail("pattern", "gpt2, cl100k, o200k, llama3, qwen, or a regular expression");
+  const auto pattern = json["pattern"].get<std::string>();
+  encoding.pattern = pattern_named(pattern).value_or(pattern);
+  if (!json.contains("special_tokens")) return encoding;
+  if (!json["special_tokens"].is_object()) fail("special_tokens", "an object of ids by token");
+  for (const auto& [name, id] : json["special_tokens"].items()) {
+    if (name.empty() || !id.is_number_integer() || id < 0 || id > kMaxTiktokenId)
+      fail("special_tokens", "ids of 0 ... " + std::to_string(kMaxTiktokenId) + " by token");
+    encoding.special.emplace_back(name, id.get<TokenId>());
+  }
+  return encoding;
+}
+
 /// Characters that Unicode 15, 15.1 and 16 added, by the class that an expression names, as in a class of
 /// PCRE2 (found by comparing all code points with tiktoken 0.14).
 struct Newer {
@@ -95,36 +165,22 @@ std::string newer_of(std::string_view name) {
 
 }  // namespace
 
-std::optional<TiktokenEncoding> published_encoding(std::size_t num_ranks) {
-  const auto of = [](std::string_view pattern, SpecialTokens special) {
-    return TiktokenEncoding{std::string(pattern), std::move(special)};
-  };
-  switch (num_ranks) {
-    case 50256:  // r50k_base, GPT-2
-    case 50280:  // p50k_base
-      return of(kGpt2, {{"<|endoftext|>", 50256}});
-    case 100256:  // cl100k_base
-      return of(kCl100k, {{"<|endoftext|>", 100257},
-                          {"<|fim_prefix|>", 100258},
-                          {"<|fim_middle|>", 100259},
-                          {"<|fim_suffix|>", 100260},
-                          {"<|endofprompt|>", 100276}});
-    case 128000:
-      return of(kLlama3, llama3_tokens());
-    case 151643:
-      return of(kQwen, qwen_tokens());
-    case 199998:  // o200k_base
-      return of(kO200k, {{"<|endoftext|>", 199999}, {"<|endofprompt|>", 200018}});
-    default:
-      return std::nullopt;
-  }
+TiktokenEncoding tiktoken_encoding(const std::filesystem::path& path, std::size_t num_ranks) {
+  const std::filesystem::path beside = file_beside(path);
+  if (std::filesystem::exists(beside)) return read_encoding(beside);
+  if (auto known = published_encoding(num_ranks)) return std::move(*known);
+  throw DataError(error_message(
+      printable_path(path), "pattern", "that of a published encoding, by the number of ranks",
+      std::to_string(num_ranks) + " ranks",
+      "name it in a file " + std::string(kEncodingFile) +
+          " beside: {\"pattern\": \"cl100k\", \"special_tokens\": {\"<|endoftext|>\": 100257}}, with gpt2, "
+          "cl100k, o200k, llama3, qwen or a regular expression"));
 }
 
-std::optional<std::string> pattern_named(std::string_view name) {
-  for (const auto& [known, pattern] : kPatterns) {
-    if (known == name) return std::string(pattern);
-  }
-  return std::nullopt;
+std::optional<TokenizerFile> tiktoken_json_beside(const std::filesystem::path& path) {
+  const std::filesystem::path beside = file_beside(path);
+  if (!std::filesystem::exists(beside)) return std::nullopt;
+  return TokenizerFile{kEncodingFile, read_text_file(beside, InputKind::kData, kMaxJsonBytes)};
 }
 
 std::string with_unicode_16(std::string_view expression) {

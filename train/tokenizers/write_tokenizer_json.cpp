@@ -13,8 +13,8 @@
 #include "train/tokenizers/open_tokenizer.h"
 #include "train/tokenizers/sentencepiece_json.h"
 #include "train/tokenizers/sentencepiece_segmentation.h"
+#include "train/tokenizers/tiktoken.h"
 #include "train/tokenizers/tiktoken_encodings.h"
-#include "train/tokenizers/tiktoken_file.h"
 #include "train/tokenizers/vocabulary_file.h"
 
 namespace moh {
