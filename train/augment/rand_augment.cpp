@@ -152,4 +152,17 @@ std::vector<AugmentOp> draw_rand_augment(const RandAugment& options, Draws& draw
   return ops;
 }
 
+std::vector<AugmentOp> draw_color_jitter(const ColorJitter& options, Draws& draws) {
+  std::vector<AugmentOp> ops;
+  const auto add = [&](AugmentKind kind, double range) {
+    if (range > 0) ops.push_back({kind, draws.uniform(std::max(0.0, 1 - range), 1 + range)});
+  };
+  add(AugmentKind::kBrightness, options.brightness);
+  add(AugmentKind::kContrast, options.contrast);
+  add(AugmentKind::kColor, options.saturation);
+  if (options.hue > 0) ops.push_back({AugmentKind::kHue, draws.uniform(-options.hue, options.hue)});
+  for (std::size_t i = ops.size(); i > 1; --i) std::swap(ops[i - 1], ops[draws.below(i)]);
+  return ops;
+}
+
 }  // namespace moh

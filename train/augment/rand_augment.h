@@ -62,4 +62,13 @@ double augment_value(AugmentKind kind, double level, bool negative);
 /// out.
 std::vector<AugmentOp> draw_rand_augment(const RandAugment& options, Draws& draws);
 
+/// Factors of brightness, contrast and saturation are uniform in 1 - x ... 1 + x, not below 0; hues turn by
+/// -x ... x of the colour wheel, x at most 0.5 (torchvision's ColorJitter).
+struct ColorJitter {
+  double brightness = 0, contrast = 0, saturation = 0, hue = 0;
+};
+
+/// Draws the changes whose option is not 0, in random order.
+std::vector<AugmentOp> draw_color_jitter(const ColorJitter& options, Draws& draws);
+
 }  // namespace moh

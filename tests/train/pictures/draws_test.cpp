@@ -15,10 +15,10 @@
 #include "tests/support/message_of.h"
 #include "tests/support/sha256.h"
 #include "tests/train/pictures/golden.h"
+#include "train/augment/crop.h"
 #include "train/augment/mixing.h"
 #include "train/augment/normalize.h"
 #include "train/augment/rand_augment.h"
-#include "train/augment/random_crop.h"
 #include "train/augment/resize.h"
 #include "train/base/formats/pictures/decode_picture.h"
 

@@ -12,11 +12,10 @@
 #include "tests/support/message_of.h"
 #include "tests/support/skip.h"
 #include "tests/train/pictures/golden.h"
-#include "train/augment/center_crop.h"
 #include "train/augment/color.h"
+#include "train/augment/crop.h"
 #include "train/augment/rand_augment.h"
 #include "train/augment/resize.h"
-#include "train/augment/view.h"
 #include "train/base/formats/pictures/decode_picture.h"
 
 using namespace moh;

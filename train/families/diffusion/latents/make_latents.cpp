@@ -7,9 +7,8 @@
 
 #include "core/error.h"
 #include "core/parallel.h"
-#include "train/augment/center_crop.h"
+#include "train/augment/crop.h"
 #include "train/augment/normalize.h"
-#include "train/augment/view.h"
 #include "train/base/formats/stored_dtype.h"
 #include "train/base/io/durable_file.h"
 #include "train/base/io/file_ops.h"

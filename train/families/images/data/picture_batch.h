@@ -8,11 +8,10 @@
 #include <vector>
 
 #include "core/tensor.h"
+#include "train/augment/crop.h"
 #include "train/augment/mixing.h"
 #include "train/augment/normalize.h"
 #include "train/augment/rand_augment.h"
-#include "train/augment/random_crop.h"
-#include "train/augment/view.h"
 #include "train/families/images/data/broken_pictures.h"
 #include "train/families/images/data/picture_source.h"
 #include "train/families/images/data/sample_order.h"

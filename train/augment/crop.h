@@ -1,5 +1,8 @@
 #pragma once
 
+#include <array>
+
+#include "train/augment/draws.h"
 #include "train/augment/resize.h"
 #include "train/base/formats/pictures/picture.h"
 
@@ -36,5 +39,21 @@ PictureView squashed_view(PictureSize picture, int side, int crop, Filter filter
 
 /// Mirrors left and right.
 void flip(Picture& picture);
+
+/// A random resized crop, as torchvision draws it.
+struct RandomCrop {
+  std::array<double, 2> scale = {0.08, 1};           ///< share of the picture's area, uniform
+  std::array<double, 2> ratio = {3.0 / 4, 4.0 / 3};  ///< width / height, log-uniform
+};
+
+/// The box to crop: the first of ten that fits into the picture, else the largest one in the middle whose
+/// ratio is within bounds.
+PictureBox draw_crop(const RandomCrop& options, PictureSize size, Draws& draws);
+
+/// The square in the middle of a picture, `side` pixels a side, as guided-diffusion and DiT's code make it
+/// (center_crop_arr): while the shorter side is at least twice `side`, both are halved, rounded down, by the
+/// box filter; then the shorter one is resized to `side` by the bicubic filter, and the middle is taken. The
+/// pixels are Pillow's, bit for bit. Throws ValueError for an empty picture, and for side < 1.
+Picture center_crop(Picture picture, int side);
 
 }  // namespace moh
