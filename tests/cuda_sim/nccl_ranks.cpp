@@ -22,9 +22,8 @@
 #include "tests/cuda_sim/stream.h"
 #include "train/comm/comm_backend.h"
 #include "train/comm/comm_error.h"
-#include "train/comm/local_gpu.h"
-#include "train/comm/open_communicator.h"
-#include "train/comm/open_device_collectives.h"
+#include "train/comm/launcher.h"
+#include "train/comm/process_gpus.h"
 
 using namespace moh;
 using cuda::Queue;

@@ -16,9 +16,8 @@
 #include "tests/cuda_sim/stream.h"
 #include "tests/cuda_sim/training_run.h"
 #include "train/comm/comm_error.h"
-#include "train/comm/local_gpu.h"
-#include "train/comm/open_communicator.h"
-#include "train/comm/open_device_collectives.h"
+#include "train/comm/launcher.h"
+#include "train/comm/process_gpus.h"
 
 using namespace moh;
 using namespace moh::test;

@@ -1,10 +1,12 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
 
+#include "train/comm/communicator.h"
 #include "train/comm/tcp_transport.h"
 
 namespace moh {
@@ -42,5 +44,10 @@ std::optional<int> local_rank_of_launcher(const Environment& environment = envir
 /// Reads the variables of Open MPI's mpirun, Slurm's srun, torchrun, and launchers of other MPIs. Throws
 /// ConfigError for numbers that are none.
 Launch detect_launch(const Environment& environment = environment_variable);
+
+/// The communicator of the processes that a launcher (mpirun, srun) has started; null where this process was
+/// started alone. Throws ConfigError if they cannot be connected (no MPI in this build, or none on this
+/// machine; a launcher whose processes do not find each other), CommError if they do not meet.
+std::unique_ptr<Communicator> open_communicator();
 
 }  // namespace moh

@@ -9,7 +9,7 @@
 #include "tests/support/thread_processes.h"
 #include "train/comm/comm_backend.h"
 #include "train/comm/comm_error.h"
-#include "train/comm/local_gpu.h"
+#include "train/comm/process_gpus.h"
 
 using namespace moh;
 using test::require_success;

@@ -6,7 +6,7 @@
 #include "train/apps/cli/commands.h"
 #include "train/base/io/error_words.h"
 #include "train/base/log/logging.h"
-#include "train/comm/open_communicator.h"
+#include "train/comm/launcher.h"
 
 namespace moh::cli {
 

@@ -11,7 +11,7 @@
 #include "core/processors.h"
 #include "train/base/log/logging.h"
 #include "train/comm/launcher.h"
-#include "train/comm/open_device_collectives.h"
+#include "train/comm/process_gpus.h"
 #include "train/trainer/run/run_facts.h"
 
 namespace moh {

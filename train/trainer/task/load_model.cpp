@@ -12,7 +12,7 @@
 #include "train/base/io/durable_file.h"
 #include "train/base/io/input_file.h"
 #include "train/base/log/logging.h"
-#include "train/comm/local_gpu.h"
+#include "train/comm/process_gpus.h"
 #include "train/trainer/task/evaluated_part.h"
 #include "train/trainer/task/model_source.h"
 #include "train/trainer/task/stored_precision.h"

@@ -1,4 +1,4 @@
-#include "train/comm/local_gpu.h"
+#include "train/comm/process_gpus.h"
 
 #include <algorithm>
 #include <string>
@@ -7,7 +7,9 @@
 #include "core/cuda/gpus.h"
 #include "core/error.h"
 #include "train/comm/launcher.h"
+#include "train/comm/nccl_collectives.h"
 #include "train/comm/peers.h"
+#include "train/comm/staged_collectives.h"
 
 namespace moh {
 
@@ -58,6 +60,12 @@ Device gpu_of_process(Communicator& processes, CommBackend backend) {
            kShare);
   }
   return device;
+}
+
+std::unique_ptr<DeviceCollectives> open_device_collectives(Communicator& processes, CommBackend backend,
+                                                           Device device, double timeout) {
+  if (backend == CommBackend::kHost) return std::make_unique<StagedCollectives>(processes);
+  return std::make_unique<NcclCollectives>(processes, device, timeout);
 }
 
 }  // namespace moh

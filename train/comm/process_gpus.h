@@ -1,5 +1,6 @@
 #pragma once
 
+#include <memory>
 #include <optional>
 
 #include "train/comm/comm_backend.h"
@@ -23,5 +24,11 @@ int gpu_of(const LocalPlace& place, CommBackend backend);
 /// The GPU of this process of several, which are all to ask. Throws ConfigError as gpu_of(), and naming the
 /// ranks where two processes have the same GPU, unless `backend` is kHost.
 Device gpu_of_process(Communicator& processes, CommBackend backend);
+
+/// Collectives between the GPUs of several processes, each of which has opened its own (gpu_of_process());
+/// from now on processes.on_device(). `timeout` in seconds limits the meeting and each collective; 0: nothing
+/// does. Throws ConfigError without NCCL for CommBackend::kAuto and kNccl, CommError if they do not meet.
+std::unique_ptr<DeviceCollectives> open_device_collectives(Communicator& processes, CommBackend backend,
+                                                           Device device, double timeout);
 
 }  // namespace moh
