@@ -12,7 +12,7 @@
 
 #include "train/apps/serve/completion_json.h"
 #include "train/apps/serve/request_error.h"
-#include "train/apps/serve/tokenizer_info.h"
+#include "train/apps/serve/token_text.h"
 #include "train/base/log/progress.h"
 
 namespace moh {

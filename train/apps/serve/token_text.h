@@ -45,4 +45,8 @@ class TokenText {
   std::size_t longest_ = 1;  // bytes of a token
 };
 
+/// The JSON of GET /tokenizer_info: kind and size of the vocabulary, texts of the tokens that end and begin a
+/// text and that pad (null where there is none), and the chat template beside the tokenizer, if there is one.
+std::string tokenizer_info(const TokenText& text);
+
 }  // namespace moh

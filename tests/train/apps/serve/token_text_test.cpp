@@ -6,7 +6,6 @@
 
 #include "train/apps/serve/completion_json.h"
 #include "train/apps/serve/request_error.h"
-#include "train/apps/serve/tokenizer_info.h"
 
 using namespace moh;
 
