@@ -10,7 +10,7 @@
 #include "train/families/diffusion/sampling/trained_guidance.h"
 #include "train/families/diffusion/signed_pixels.h"
 #include "train/families/images/class_names.h"
-#include "train/families/images/data/noise_pictures.h"
+#include "train/families/images/data/made_pictures.h"
 
 namespace moh {
 

@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "train/families/images/class_names.h"
-#include "train/families/images/data/noise_pictures.h"
+#include "train/families/images/data/made_pictures.h"
 #include "train/families/images/image_run.h"
 
 namespace moh {

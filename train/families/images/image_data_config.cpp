@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "core/error.h"
-#include "train/families/images/data/shape_pictures.h"
+#include "train/families/images/data/made_pictures.h"
 
 namespace moh {
 

@@ -14,7 +14,7 @@
 #include "train/families/diffusion/latents/latent_source.h"
 #include "train/families/diffusion/latents/make_latents.h"
 #include "train/families/diffusion/signed_pixels.h"
-#include "train/families/images/data/shape_pictures.h"
+#include "train/families/images/data/made_pictures.h"
 
 using namespace moh;
 using namespace moh::test;

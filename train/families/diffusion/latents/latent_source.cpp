@@ -11,7 +11,6 @@
 #include "train/families/images/class_names.h"
 #include "train/families/images/data/checked_source.h"
 #include "train/families/images/data/class_list.h"
-#include "train/families/images/data/number_names.h"
 
 namespace moh {
 

@@ -12,7 +12,7 @@
 #include "tests/train/pictures/golden.h"
 #include "train/augment/mixing.h"
 #include "train/families/images/class_counts.h"
-#include "train/families/images/data/noise_pictures.h"
+#include "train/families/images/data/made_pictures.h"
 
 using namespace moh;
 using namespace moh::test;

@@ -12,7 +12,7 @@
 #include "tests/support/message_of.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/train/pictures/golden.h"
-#include "train/families/images/data/shape_pictures.h"
+#include "train/families/images/data/made_pictures.h"
 #include "train/trainer/task/data/batch_workers.h"
 
 using namespace moh;

@@ -13,7 +13,7 @@
 #include "tests/support/temporary_folder.h"
 #include "tests/train/families/images/data/tar_bytes.h"
 #include "tests/train/pictures/golden.h"
-#include "train/families/images/data/shape_pictures.h"
+#include "train/families/images/data/made_pictures.h"
 #include "train/families/images/data/shard_index.h"
 
 using namespace moh;
