@@ -14,7 +14,7 @@
 #include "train/families/families.h"
 #include "train/families/language/hf/hf_export.h"
 #include "train/families/language/language_run.h"
-#include "train/trainer/task/model_source.h"
+#include "train/trainer/task/stored_model.h"
 #include "train/weights/compare_weights.h"
 #include "train/weights/load_weights.h"
 
@@ -83,21 +83,15 @@ void save_weights(const GoldenCase& golden, const fs::path& file) {
   save_safetensors(file, weights, {{"format", "pt"}});
 }
 
-LlamaConfig described_model(const ModelLocation& location) {
-  const auto config = read_model_config(location, families());
-  REQUIRE(config);
-  return language_run(*config).model;
-}
-
 /// As init.from opens it; routed, where the reference was and the folder does not say so.
 std::unique_ptr<Llama> model_of_folder(const fs::path& folder, bool released_routing = false) {
-  const ModelLocation location = locate_model(folder);
-  const LlamaConfig config = described_model(location);
+  const StoredModel stored(folder, families());
+  REQUIRE(stored.config());
+  const LlamaConfig& config = language_run(*stored.config()).model;
   auto model = std::make_unique<Llama>(released_routing ? released_llama(config) : config, DType::kFloat32);
   const std::vector<NamedParameter> parameters = model->parameters();
-  const auto weights = open_weights(location);
-  CHECK(compare_weights(infos_of(tensors_of(parameters)), *weights).none());
-  load_weights(parameters, *weights);
+  CHECK(compare_weights(infos_of(tensors_of(parameters)), stored.weights()).none());
+  load_weights(parameters, stored.weights());
   return model;
 }
 
@@ -129,7 +123,7 @@ void check_loaded(const Llama& model, const std::vector<NamedTensor>& stored) {
 /// same weights. Returns how many these were.
 int check_folder(const fs::path& folder, const std::vector<NamedTensor>& stored,
                  const std::vector<GoldenFile>& files) {
-  CHECK(open_weights(locate_model(folder))->format() == format_of(folder));
+  CHECK(StoredModel(folder, families()).weights().format() == format_of(folder));
   check_loaded(*model_of_folder(folder), stored);
   int compared = 0;
   for (const GoldenFile& file : files) {

@@ -10,7 +10,7 @@
 #include "train/families/families.h"
 #include "train/families/language/hf/hf_config.h"
 #include "train/families/language/language_run.h"
-#include "train/trainer/task/model_source.h"
+#include "train/trainer/task/stored_model.h"
 #include "train/weights/locate_model.h"
 
 namespace moh {
@@ -106,9 +106,9 @@ TEST_CASE("meta weights: files of tensor parallelism are one model, with transfo
   for (const bool by_rows : {false, true}) {
     const TemporaryFolder folder;
     write_model(folder, by_rows);
-    const ModelLocation location = locate_model(folder.path());
-    CHECK(location.config == folder / "params.json");
-    const auto weights = open_weights(location);
+    const StoredModel stored(folder.path(), families());
+    CHECK(stored.location().config == folder / "params.json");
+    const WeightFile* const weights = &stored.weights();
     CHECK(weights->format() == "PyTorch, of Meta's code, in 2 files");
     CHECK(weights->tensors().size() == 12);  // no table of frequencies
 
@@ -132,9 +132,8 @@ TEST_CASE("meta weights: files of tensor parallelism are one model, with transfo
     CHECK(read(*weights, "model.layers.0.self_attn.k_proj.weight") == q);
     CHECK(read(*weights, "model.layers.0.self_attn.v_proj.weight")[8] == 208);
 
-    const auto model = read_model_config(location, families());
-    REQUIRE(model);
-    const LlamaConfig& config = language_run(*model).model;
+    REQUIRE(stored.config());
+    const LlamaConfig& config = language_run(*stored.config()).model;
     CHECK(config.vocab_size == 6);
     CHECK(config.intermediate == 22);
     CHECK(config.head_dim == 4);

@@ -9,7 +9,7 @@
 #include "train/base/formats/safetensors.h"
 #include "train/families/families.h"
 #include "train/families/language/language_family.h"
-#include "train/trainer/task/model_source.h"
+#include "train/trainer/task/stored_model.h"
 #include "train/weights/compare_weights.h"
 #include "train/weights/load_weights.h"
 
@@ -192,7 +192,7 @@ TEST_CASE("weights: a folder is no checkpoint for its name alone, unless it is a
 TEST_CASE("weights: a file beside somebody's manifest.json is not part of a checkpoint") {
   const Shards shards;
   write_file(shards.folder / "manifest.json", "{}");
-  CHECK_FALSE(read_model_config(locate_model(shards.folder / "x.safetensors"), families()));
+  CHECK_FALSE(StoredModel(shards.folder / "x.safetensors", families()).config());
 }
 
 TEST_CASE("weights: folders without a model, or with two") {

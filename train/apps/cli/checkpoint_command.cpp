@@ -4,7 +4,7 @@
 #include "core/error.h"
 #include "train/apps/cli/commands.h"
 #include "train/base/log/progress.h"
-#include "train/trainer/task/model_source.h"
+#include "train/trainer/task/stored_model.h"
 #include "train/weights/describe_weights.h"
 #include "train/weights/load_weights.h"
 
@@ -22,10 +22,10 @@ struct CheckpointInfoArgs {
 
 /// A line about the model that the configuration next to the tensors describes; the reason, if moh does not
 /// support it, as its tensors can be listed nevertheless.
-std::string model_line(const ModelLocation& location, const Families& families, const std::string& part) {
+std::string model_line(const StoredModel& stored) {
   try {
-    const std::unique_ptr<FamilyConfig> config = read_model_config(location, families, part);
-    return config ? families.of(*config).weight_names().describe(*config) : "";
+    const FamilyConfig* const config = stored.config();
+    return config != nullptr ? stored.families().of(*config).weight_names().describe(*config) : "";
   } catch (const ConfigError& error) {
     return std::string("not supported by moh: ") + error.what();
   }
@@ -41,10 +41,9 @@ std::string hash_of(const WeightFile& weights) {
 }
 
 int checkpoint_info(const CheckpointInfoArgs& args, const Families& families) {
-  const ModelLocation location = locate_model(args.path);
-  const auto weights = open_weights(location, args.part);
-  WeightSummary summary{weights.get(), model_line(location, families, args.part), std::nullopt};
-  if (args.hash) summary.hash = hash_of(*weights);
+  const StoredModel stored(args.path, families, args.part);
+  WeightSummary summary{&stored.weights(), model_line(stored), std::nullopt};
+  if (args.hash) summary.hash = hash_of(stored.weights());
   std::fputs((args.json ? to_json(summary) : describe(summary, args.all)).c_str(), stdout);
   return kDone;
 }

@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "train/base/log/logging.h"
-#include "train/trainer/task/model_source.h"
+#include "train/trainer/task/model_config.h"
 
 namespace moh::cli {
 

@@ -5,7 +5,7 @@
 #include "train/apps/cli/commands.h"
 #include "train/trainer/config/load_run_config.h"
 #include "train/trainer/task/load_model.h"
-#include "train/trainer/task/model_source.h"
+#include "train/trainer/task/model_config.h"
 
 namespace moh::cli {
 

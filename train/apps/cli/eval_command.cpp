@@ -17,6 +17,7 @@
 #include "train/trainer/run/run_facts.h"
 #include "train/trainer/run/several_processes.h"
 #include "train/trainer/task/load_model.h"
+#include "train/trainer/task/stored_model.h"
 
 namespace moh::cli {
 
@@ -49,9 +50,10 @@ void print(const EvaluationReport& report, bool as_json) {
 int eval_in(const EvalArgs& args, const Families& families, Communicator& processes) {
   const std::shared_ptr<Console> console = console_of(processes, STDERR_FILENO);
   start_logging(console);
-  const Family& family = family_of_model(args.checkpoint, families, args.config);
-  LoadedModel loaded = load_model(args.checkpoint, families, expanded(args.overrides, family.defaults()),
-                                  ConfigUse::kModel, processes, args.config);
+  StoredModel stored(args.checkpoint, families);
+  stored.describe_by(args.config);
+  const std::vector<std::string> overrides = expanded(args.overrides, stored.family().defaults());
+  LoadedModel loaded = load_model(std::move(stored), overrides, ConfigUse::kModel, processes);
   begin_together(loaded.config, processes);
   require_same_model(loaded, processes);
   const auto data = open_data_in_turn(loaded.config, *loaded.family, DataUse::kEvaluation, processes);

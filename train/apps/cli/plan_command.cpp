@@ -11,7 +11,7 @@
 #include "train/apps/plan/plan_report.h"
 #include "train/base/io/printable.h"
 #include "train/base/log/logging.h"
-#include "train/trainer/task/model_source.h"
+#include "train/trainer/task/model_config.h"
 
 namespace moh::cli {
 

@@ -12,7 +12,7 @@
 #include "train/trainer/config/active_heads.h"
 #include "train/trainer/run/resume_point.h"
 #include "train/trainer/run/start_run.h"
-#include "train/trainer/task/model_source.h"
+#include "train/trainer/task/model_config.h"
 
 namespace moh::cli {
 

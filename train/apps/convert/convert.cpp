@@ -10,12 +10,11 @@
 #include "train/base/io/durable_file.h"
 #include "train/base/io/file_ops.h"
 #include "train/base/io/printable.h"
-#include "train/trainer/task/evaluated_part.h"
 #include "train/trainer/task/load_model.h"
-#include "train/trainer/task/model_source.h"
+#include "train/trainer/task/model_config.h"
+#include "train/trainer/task/stored_model.h"
 #include "train/weights/describe_weights.h"
 #include "train/weights/load_weights.h"
-#include "train/weights/renamed_weights.h"
 
 namespace moh {
 
@@ -75,9 +74,9 @@ void check_outside_checkpoints(const fs::path& to) {
 }
 
 /// Refuses the path of an input file, and of a folder that contains one.
-void check_apart(const ConvertOptions& options, const ModelLocation& source, const WeightFile& weights) {
-  std::vector<fs::path> files = weights.files();
-  files.insert(files.end(), {source.config, options.config});
+void check_apart(const ConvertOptions& options, const StoredModel& source) {
+  std::vector<fs::path> files = source.weights().files();
+  files.insert(files.end(), {source.location().config, options.config});
   for (const fs::path& file : files) {
     if (!file.empty() && contains(options.to, file))
       refuse(options.to, "a path apart from the source", "one that contains it");
@@ -86,8 +85,7 @@ void check_apart(const ConvertOptions& options, const ModelLocation& source, con
 
 /// Throws ConfigError if options.to exists and --overwrite is not given, if it contains things that a
 /// conversion cannot have written (folders, optimiser state), or if it contains the source.
-void check_destination(const ConvertOptions& options, const ModelLocation& source,
-                       const WeightFile& weights) {
+void check_destination(const ConvertOptions& options, const StoredModel& source) {
   check_outside_checkpoints(options.to);
   std::error_code ignored;
   const fs::file_status status = fs::symlink_status(options.to, ignored);
@@ -96,7 +94,7 @@ void check_destination(const ConvertOptions& options, const ModelLocation& sourc
     refuse(options.to, "the name of a folder", "that of a file",
            options.shard_bytes != 0 ? "shards are written to a folder" : "");
   }
-  if (fs::exists(status)) check_apart(options, source, weights);
+  if (fs::exists(status)) check_apart(options, source);
   if (file) return require_replaceable("--to", options.to, options.overwrite);
   if (!fs::exists(status)) return;
   if (!fs::is_directory(status))
@@ -109,10 +107,10 @@ void check_destination(const ConvertOptions& options, const ModelLocation& sourc
 // ---- The model ----
 
 /// Contradictions between the model of --config and the configuration next to the tensors; empty if none.
-std::string contradictions(const FamilyConfig& model, const ModelLocation& source, const Families& families) {
+std::string contradictions(const FamilyConfig& model, const StoredModel& source) {
   try {
     std::string text;
-    for (const config::Difference& d : model.other_results(*read_model_config(source, families)))
+    for (const config::Difference& d : model.other_results(*source.config()))
       text += "\n  " + error_message(d.key, "", d.expected, d.found);
     return text;
   } catch (const ConfigError& error) {
@@ -122,21 +120,21 @@ std::string contradictions(const FamilyConfig& model, const ModelLocation& sourc
 
 /// The model of options.config. It must not contradict a configuration next to the tensors: names and shapes
 /// alone determine neither the number of heads nor the base of the rotary embedding.
-std::unique_ptr<FamilyConfig> read_given_config(const ConvertOptions& options, const Families& families,
-                                                const ModelLocation& source, ConvertReport& report) {
-  std::unique_ptr<FamilyConfig> model = read_model_config({source.weights, options.config, false}, families);
-  if (source.config.empty()) {
-    const std::string assumed = assumed_values(options.config, families);
+std::unique_ptr<FamilyConfig> read_given_config(const ConvertOptions& options, const StoredModel& source,
+                                                ConvertReport& report) {
+  std::unique_ptr<FamilyConfig> model = read_model_config(options.config, source.families());
+  if (source.location().config.empty()) {
+    const std::string assumed = assumed_values(options.config, source.families());
     if (!assumed.empty()) {
       report.warnings.push_back(options.config.string() +
                                 " lacks values that the tensors do not determine; assumed: " + assumed);
     }
     return model;
   }
-  const std::string found = contradictions(*model, source, families);
+  const std::string found = contradictions(*model, source);
   if (found.empty()) return model;
   const std::string text = options.config.string() + ": differs from the model that " +
-                           source.config.string() + " describes:" + found;
+                           source.described_by().string() + " describes:" + found;
   if (!options.allow_differences) {
     throw ConfigError(text + "\nleave --config out, or correct it; --allow-differences uses it nevertheless");
   }
@@ -145,23 +143,26 @@ std::unique_ptr<FamilyConfig> read_given_config(const ConvertOptions& options, c
 }
 
 /// The model, if it is described and supported; the report gets the file, or a warning with the reason.
-std::unique_ptr<FamilyConfig> know_model(const ConvertOptions& options, const Families& families,
-                                         const ModelLocation& location, ConvertReport& report) {
+std::unique_ptr<FamilyConfig> know_model(const ConvertOptions& options, const StoredModel& source,
+                                         ConvertReport& report) {
   const bool needs_model = options.format != WeightFormat::kSafetensors;
-  std::unique_ptr<FamilyConfig> model;
   if (!options.config.empty()) {
     report.model_config = options.config;
-    return read_given_config(options, families, location, report);
+    return read_given_config(options, source, report);
   }
+  const FamilyConfig* model = nullptr;
   try {
-    model = read_model_config(location, families, options.part);
+    model = source.config();
   } catch (const ConfigError& error) {
     // Safetensors can be converted without knowing the model.
     if (needs_model) throw;
     report.warnings.push_back(std::string("names are not compared with a model: ") + error.what());
   }
-  if (model) report.model_config = location.config.empty() ? location.weights : location.config;
-  if (model || !needs_model) return model;
+  if (model != nullptr) {
+    report.model_config = source.described_by();
+    return model->clone();
+  }
+  if (!needs_model) return nullptr;
   throw ConfigError(error_message(options.from.string(), "model", "a configuration next to the tensors",
                                   "none",
                                   "describe the model with --config CONFIG.yaml, or convert to safetensors"));
@@ -217,14 +218,13 @@ void keep_companions(const ModelLocation& source, const fs::path& folder) {
   sync_directory(folder);
 }
 
-std::size_t write_output(const ConvertOptions& options, const Families& families,
-                         const ModelLocation& location, const WeightFile& weights, const FamilyConfig* model,
+std::size_t write_output(const ConvertOptions& options, const StoredModel& source, const FamilyConfig* model,
                          std::span<const WeightInfo> tensors, const ConvertReport& report,
                          WriteProgress progress) {
   if (is_file_output(options)) {
     DurableFile file(options.to, report.bytes);
     stream_safetensors(
-        weights, tensors, [&](std::span<const std::byte> piece) { file.write(piece); }, progress);
+        source.weights(), tensors, [&](std::span<const std::byte> piece) { file.write(piece); }, progress);
     file.commit();
     return 1;
   }
@@ -232,17 +232,18 @@ std::size_t write_output(const ConvertOptions& options, const Families& families
   std::size_t files = 1;
   switch (options.format) {
     case WeightFormat::kSafetensors:
-      files = write_model_files(folder.temporary(), weights, tensors, options.shard_bytes, progress);
+      files = write_model_files(folder.temporary(), source.weights(), tensors, options.shard_bytes, progress);
       break;
     case WeightFormat::kHuggingFace:
       // The small files first, as writing them may fail because the format cannot express the model.
-      families.of(*model).weight_names().write_files(folder.temporary(), *model, location, tensors);
-      files = write_model_files(folder.temporary(), weights, tensors, options.shard_bytes, progress);
+      source.families().of(*model).weight_names().write_files(folder.temporary(), *model, source.location(),
+                                                              tensors);
+      files = write_model_files(folder.temporary(), source.weights(), tensors, options.shard_bytes, progress);
       break;
     case WeightFormat::kMohCheckpoint:
-      keep_companions(location, folder.temporary() / kCompanionFolder);
-      write_model_checkpoint(folder.temporary(), options.to, *model, report.model_config, families, location,
-                             weights, tensors, progress);
+      keep_companions(source.location(), folder.temporary() / kCompanionFolder);
+      write_model_checkpoint(folder.temporary(), options.to, *model, report.model_config, source, tensors,
+                             progress);
       break;
   }
   folder.commit();
@@ -253,34 +254,34 @@ std::size_t write_output(const ConvertOptions& options, const Families& families
 
 ConvertReport convert_model(const ConvertOptions& asked, const Families& families,
                             const ConvertEvents& events) {
-  const ModelLocation location = locate_model(asked.from);
+  StoredModel source(asked.from, families, asked.part,
+                     asked.allow_differences ? TotalSize::kWarned : TotalSize::kChecked);
   ConvertOptions options = asked;
   if (!is_file_output(asked) && !asked.to.has_filename()) options.to = asked.to.parent_path();  // "out/"
   restore_replaced(options.to);
-  auto weights = open_weights(location, options.part,
-                              options.allow_differences ? TotalSize::kWarned : TotalSize::kChecked);
-  check_destination(options, location, *weights);
+  source.weights();  // errors of the source come before those of the destination
+  check_destination(options, source);
   ConvertReport report;
-  report.source_format = format_and_part(*weights);
-  if (options.part.empty() && !weights->parts().empty()) {
+  report.source_format = format_and_part(source.weights());
+  if (options.part.empty() && !source.weights().parts().empty()) {
     report.warnings.push_back(options.from.string() + " holds several models: " + report.source_format +
                               " is taken; --part names another");
   }
-  if (options.part.empty() && leaves_average_out(location, families)) {
+  if (options.part.empty() && source.leaves_average_out()) {
     report.warnings.push_back(options.from.string() +
                               ": its weights are taken; evaluations of this run take their moving average, " +
                               "as does --part ema");
   }
-  const std::unique_ptr<FamilyConfig> model = know_model(options, families, location, report);
+  const std::unique_ptr<FamilyConfig> model = know_model(options, source, report);
   std::vector<WeightInfo> expected;
   if (model) {
     const Family& family = families.of(*model);
     expected = expected_tensors(family, *model);
-    weights = under_names_of(expected, family.weight_names(), std::move(weights));
-    report.differences = compare_weights(expected, *weights, &family.weight_names());
+    source.take_names_of(expected, family.weight_names());
+    report.differences = compare_weights(expected, source.weights(), &family.weight_names());
     check_differences(options, report);
   }
-  const std::vector<WeightInfo> tensors = tensors_to_write(options, *weights, expected);
+  const std::vector<WeightInfo> tensors = tensors_to_write(options, source.weights(), expected);
   for (const WeightInfo& tensor : tensors) {
     report.bytes += tensor.bytes;
     report.parameters += tensor.shape.numel();
@@ -288,8 +289,7 @@ ConvertReport convert_model(const ConvertOptions& asked, const Families& familie
   report.tensors = tensors.size();
   events.begin(report);
   remove_abandoned_temporaries(options.to);
-  report.files =
-      write_output(options, families, location, *weights, model.get(), tensors, report, events.progress);
+  report.files = write_output(options, source, model.get(), tensors, report, events.progress);
   return report;
 }
 

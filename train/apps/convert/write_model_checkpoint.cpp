@@ -6,7 +6,7 @@
 #include "core/error.h"
 #include "train/trainer/config/load_run_config.h"
 #include "train/trainer/task/load_model.h"
-#include "train/trainer/task/model_source.h"
+#include "train/trainer/task/model_config.h"
 #include "train/trainer/task/stored_precision.h"
 #include "train/trainer/task/trained_identity.h"
 #include "train/weights/checkpoint/checkpoint.h"
@@ -53,18 +53,19 @@ void check_readable(const std::string& text, const fs::path& config, const Famil
 }  // namespace
 
 void write_model_checkpoint(const fs::path& folder, const fs::path& name, const FamilyConfig& model,
-                            const fs::path& config, const Families& families, const ModelLocation& source,
-                            const WeightFile& weights, std::span<const WeightInfo> tensors,
-                            WriteProgress progress) {
+                            const fs::path& config, const StoredModel& source,
+                            std::span<const WeightInfo> tensors, WriteProgress progress) {
+  const Families& families = source.families();
   RunConfig run = run_of(model, config, name, families);
-  set_precision(weights.path(), tensors, families, run);
+  set_precision(source.weights().path(), tensors, families, run);
   const std::string text = print_resolved(run);
   check_readable(text, config, families);
   complete_checkpoint({.step = step_of_folder_name(name.filename().string()).value_or(0),
-                       .trainer_json = model_only_json(trained_identity(source, model)),
+                       .trainer_json = model_only_json(trained_identity(source.location(), model)),
                        .config_yaml = text,
-                       .files = families.of(run).weight_names().carried_files(source)},
-                      {write_safetensors_file(folder / kModelFile, weights, tensors, progress)}, {}, folder);
+                       .files = families.of(run).weight_names().carried_files(source.location())},
+                      {write_safetensors_file(folder / kModelFile, source.weights(), tensors, progress)}, {},
+                      folder);
 }
 
 }  // namespace moh

@@ -3,7 +3,7 @@
 #include <filesystem>
 #include <span>
 
-#include "train/trainer/task/family.h"
+#include "train/trainer/task/stored_model.h"
 #include "train/weights/weight_writer.h"
 
 namespace moh {
@@ -16,7 +16,7 @@ namespace moh {
 /// its use (WeightNames::carried_files).
 void write_model_checkpoint(const std::filesystem::path& folder, const std::filesystem::path& name,
                             const FamilyConfig& model, const std::filesystem::path& config,
-                            const Families& families, const ModelLocation& source, const WeightFile& weights,
-                            std::span<const WeightInfo> tensors, WriteProgress progress);
+                            const StoredModel& source, std::span<const WeightInfo> tensors,
+                            WriteProgress progress);
 
 }  // namespace moh

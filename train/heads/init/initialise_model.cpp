@@ -153,6 +153,20 @@ void require_match(const RunConfig& run, const WeightFile& weights, const Famili
   match_source(*family.make_model(*config, placement_of(run)), weights, family, *config);
 }
 
+/// Throws CheckpointError if tensors of the model that the source describes are missing or have other shapes:
+/// then configuration and weights contradict each other. Additional tensors are left to load_source().
+void require_described(const StoredModel& source) {
+  if (source.config() == nullptr) return;
+  const FamilyConfig& model = *source.config();
+  WeightDifferences found =
+      compare_weights(expected_tensors(source.families().of(model), model), source.weights());
+  found.unexpected.clear();
+  if (found.none()) return;
+  throw CheckpointError("init.from: " + source.weights().path().string() +
+                        ": the tensors do not match the model that " + source.described_by().string() +
+                        " describes: " + list(found));
+}
+
 // ---- Routers that the source lacks ----
 
 void log_divergence(const std::string& what, const Model& model, const Calibration& calibration) {
@@ -203,25 +217,25 @@ void start_routers(const Model& model, const std::vector<NamedParameter>& router
 
 }  // namespace
 
-ModelSource open_source(const RunConfig& run, const Families& families) {
-  ModelSource source = open_init_source(run, families);
+StoredModel open_source(const RunConfig& run, const Families& families) {
+  StoredModel source = StoredModel::of_init(run, families);
   const WeightNames& names = families.of(run).weight_names();
   const auto model =
-      source.model != nullptr ? source.model->clone() : names.config_of(*source.weights, *run.family);
+      source.config() != nullptr ? source.config()->clone() : names.config_of(source.weights(), *run.family);
   std::string text;
   for (const config::Difference& d : run.family->disagreements(*model))
     text += "\n  " + error_message(d.key, "", d.expected, d.found, d.fix);
   if (!text.empty())
     throw ConfigError("init.from: " + run.init.from +
                       ": differs from the model that the run describes:" + text);
-  source.check_described(families);
-  require_match(run, *source.weights, families);
+  require_described(source);
+  require_match(run, source.weights(), families);
   return source;
 }
 
-std::vector<NamedParameter> load_source(const Model& model, const ModelSource& source, const RunConfig& run,
+std::vector<NamedParameter> load_source(const Model& model, const StoredModel& source, const RunConfig& run,
                                         const Family& family) {
-  const WeightFile& weights = *source.weights;
+  const WeightFile& weights = source.weights();
   SourceMatch match = match_source(model, weights, family, *run.family);
   load_weights(match.to_load, weights);
   for (const Resized& resized : match.resized) resize(resized);
@@ -235,8 +249,8 @@ std::vector<NamedParameter> load_source(const Model& model, const ModelSource& s
   return std::move(match.missing_routers);
 }
 
-std::unique_ptr<Model> load_teacher(const ModelSource& source, const RunConfig& run, const Family& family) {
-  const MohConfig* moh = source.model != nullptr ? source.model->moh() : nullptr;
+std::unique_ptr<Model> load_teacher(const StoredModel& source, const RunConfig& run, const Family& family) {
+  const MohConfig* moh = source.config() != nullptr ? source.config()->moh() : nullptr;
   if (moh != nullptr && moh->router != RouterKind::kNone) {
     throw ConfigError(error_message("init.distill.teacher", run.init.from, "a dense checkpoint as the source",
                                     "one with router " + std::string(name_of(moh->router)),
@@ -266,7 +280,7 @@ void fill_new_rows(const Tensor& matrix, std::int64_t old_rows, NewRows how, dou
   target.copy_from(rows);
 }
 
-void settle_shared_heads(RunConfig& run, const Family& family, const ModelSource& source,
+void settle_shared_heads(RunConfig& run, const Family& family, const StoredModel& source,
                          const Calibration& calibration) {
   MohConfig* moh = run.family->moh();
   if (moh == nullptr || moh->router == RouterKind::kNone || !moh->shared_heads.to_be_measured()) return;
@@ -277,9 +291,9 @@ void settle_shared_heads(RunConfig& run, const Family& family, const ModelSource
   moh->shared_heads = choose_shared_heads(*dense, *moh, calibration);
 }
 
-void initialise_from_source(const Model& model, const ModelSource& source, const RunConfig& run,
+void initialise_from_source(const Model& model, const StoredModel& source, const RunConfig& run,
                             const Family& family, const Calibration& calibration) {
-  log_info("init: weights of " + source.weights->path().string() + " (" + format_and_part(*source.weights) +
+  log_info("init: weights of " + source.weights().path().string() + " (" + format_and_part(source.weights()) +
            ")");
   const std::vector<NamedParameter> routers = load_source(model, source, run, family);
   const MohConfig* moh = run.family->moh();

@@ -11,7 +11,7 @@
 #include "train/trainer/run/existing_run.h"
 #include "train/trainer/run/run_facts.h"
 #include "train/trainer/run/several_processes.h"
-#include "train/trainer/task/model_source.h"
+#include "train/trainer/task/stored_model.h"
 #include "train/weights/checkpoint/train_state.h"
 
 namespace moh {

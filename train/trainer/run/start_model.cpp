@@ -7,7 +7,6 @@
 #include "train/trainer/run/run_facts.h"
 #include "train/trainer/run/several_processes.h"
 #include "train/trainer/task/load_model.h"
-#include "train/trainer/task/model_source.h"
 #include "train/weights/load_weights.h"
 
 namespace moh {
@@ -37,7 +36,7 @@ std::unique_ptr<Model> start_model(RunConfig& run, const Family& family,
   if (resume_from != nullptr) return resumed_model(run, family, *resume_from);
   if (run.init.from.empty()) return make_initialised_model(family, run);
   require_same_source(run, host.processes);
-  const ModelSource source = open_source(run, host.families);
+  const StoredModel source = open_source(run, host.families);
   const std::unique_ptr<Calibration> calibration = family.make_calibration(run, data);
   settle_shared_heads(run, family, source, *calibration);
   std::unique_ptr<Model> model = make_initialised_model(family, run);
@@ -47,9 +46,9 @@ std::unique_ptr<Model> start_model(RunConfig& run, const Family& family,
 
 void add_teacher(Task& task, const RunConfig& run, const Family& family, const Families& families) {
   if (!has_own_teacher(run)) return;
-  const ModelSource source = open_source(run, families);
-  log_info("init.distill: the teacher is " + source.weights->path().string());
-  task.set_teacher(load_teacher(source, run, family), content_hash(*source.weights, [](std::uint64_t) {}));
+  const StoredModel source = open_source(run, families);
+  log_info("init.distill: the teacher is " + source.weights().path().string());
+  task.set_teacher(load_teacher(source, run, family), content_hash(source.weights(), [](std::uint64_t) {}));
 }
 
 }  // namespace moh

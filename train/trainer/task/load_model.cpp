@@ -1,6 +1,5 @@
 #include "train/trainer/task/load_model.h"
 
-#include <algorithm>
 #include <span>
 #include <utility>
 
@@ -13,15 +12,11 @@
 #include "train/base/io/input_file.h"
 #include "train/base/log/logging.h"
 #include "train/comm/process_gpus.h"
-#include "train/trainer/task/evaluated_part.h"
-#include "train/trainer/task/model_source.h"
-#include "train/trainer/task/stored_precision.h"
+#include "train/trainer/task/stored_model.h"
 #include "train/trainer/task/trained_identity.h"
 #include "train/weights/checkpoint/stored_checkpoint.h"
 #include "train/weights/compare_weights.h"
-#include "train/weights/foreign_formats.h"
 #include "train/weights/load_weights.h"
-#include "train/weights/renamed_weights.h"
 #include "train/weights/weight_writer.h"
 
 namespace moh {
@@ -69,70 +64,9 @@ std::unique_ptr<Model> make_initialised_model(const Family& family, const RunCon
 
 namespace {
 
-/// Opens the tensors, and verifies the checksums of a checkpoint of moh.
-std::unique_ptr<WeightFile> open_verified(const ModelLocation& location, const std::string& part) {
-  std::unique_ptr<WeightFile> weights = open_weights(location, part);
-  if (const auto* stored = dynamic_cast<const StoredTensors*>(weights.get())) stored->verify();
-  return weights;
-}
-
-/// The model of weights without a configuration, of which tensors tell a part, and settings the rest.
-std::unique_ptr<FamilyConfig> model_with(const std::vector<std::string>& settings,
-                                         const ModelLocation& location, const WeightFile& weights,
-                                         const Families& families) {
-  TensorModel found = model_in_tensors(weights, families);
-  if (found.model == nullptr) {
-    refuse_foreign_names(weights);
-    throw ConfigError(error_message(
-        location.weights.string(), "", "a configuration next to the weights", "none",
-        "name a folder with config.json or a run of moh; of a model that you can "
-        "describe, write its `task` and `model` into a CONFIG.yaml, and add --config CONFIG.yaml, or "
-        "name DIR of "
-        "'moh convert --from " +
-            location.weights.string() + " --to DIR --format moh --config CONFIG.yaml'"));
-  }
-  require_told(location.weights, found, [&](std::string_view key) {
-    return std::ranges::any_of(
-        settings, [&](const std::string& setting) { return setting.starts_with(std::string(key) + "="); });
-  });
-  return std::move(found.model);
-}
-
-/// The model at `path`, described by `description` if nothing else describes it.
-ModelLocation located(const std::filesystem::path& path, const std::filesystem::path& description) {
-  ModelLocation location = locate_model(path);
-  if (description.empty()) return location;
-  if (!location.config.empty())
-    throw ConfigError(error_message("--config " + description.string(), "", "weights without a configuration",
-                                    "those that " + location.config.string() + " describes"));
-  location.config = description;
-  return location;
-}
-
-/// The run of a model that was not trained by moh: defaults for everything but the model, in the precision of
-/// its weights.
-std::string run_text(const ModelLocation& location, const WeightFile& weights, const Families& families,
-                     const std::vector<std::string>& settings) {
-  std::unique_ptr<FamilyConfig> model = read_model_config(location, families);
-  if (model == nullptr) model = model_with(settings, location, weights, families);
-  RunConfig run = default_run(*model);
-  run.output.dir =
-      std::filesystem::path("runs") /
-      (location.config.empty() ? location.weights.stem() : location.config.parent_path().filename());
-  const std::span<const WeightInfo> tensors = weights.tensors();
-  if (!take_precision(tensors, families, run) && !tensors.empty() && main_type(tensors) == "BF16")
-    run.precision = Precision::kBFloat16;
-  return print_resolved(run);
-}
-
-RunConfig read_config(const ModelLocation& location, const WeightFile& weights, const Families& families,
-                      const std::vector<std::string>& settings, ConfigUse use) {
-  if (location.is_checkpoint)
-    return load_run_config(location.config.string(), settings, families.configs(), use);
-  const auto& described_by = location.config.empty() ? location.weights : location.config;
-  const std::string name = "the run that " + described_by.string() + " stands for";
-  return RunFile::of_text(name, run_text(location, weights, families, settings), families.configs(), settings)
-      .finish(use);
+/// Reads all of a checkpoint of moh, and compares its checksums.
+void verify(const WeightFile& weights) {
+  if (const auto* stored = dynamic_cast<const StoredTensors*>(&weights)) stored->verify();
 }
 
 /// Throws CheckpointError unless the weights match the tensors `expected` of a model.
@@ -146,10 +80,9 @@ void require_model(const WeightFile& weights, std::span<const WeightInfo> expect
 }
 
 /// Passes what the training of a model found out to its configuration.
-void remember_training(const ModelLocation& location, const Families& families, FamilyConfig& config) {
-  std::unique_ptr<FamilyConfig> described;
-  if (!location.is_checkpoint) described = read_model_config(location, families);
-  config.remember(trained_identity(location, described != nullptr ? *described : config));
+void remember_training(const StoredModel& stored, FamilyConfig& config) {
+  const FamilyConfig* const described = stored.location().is_checkpoint ? nullptr : stored.config();
+  config.remember(trained_identity(stored.location(), described != nullptr ? *described : config));
 }
 
 /// Logs a line if most of the weights have another precision than the model.
@@ -184,45 +117,37 @@ bool has_own_teacher(const RunConfig& run) {
   return run.init.distill.weight > 0 && run.init.distill.teacher == TeacherKind::kSource;
 }
 
-const Family& family_of_model(const std::filesystem::path& path, const Families& families,
-                              const std::filesystem::path& description) {
-  const ModelLocation location = located(path, description);
-  if (location.is_checkpoint) return families.of(stored_run(location, families));
-  std::unique_ptr<FamilyConfig> model = read_model_config(location, families);
-  if (model == nullptr) model = model_in_tensors(*open_weights(location), families).model;
-  return model != nullptr ? families.of(*model) : *families.all().front();
-}
-
 LoadedModel load_model(const std::filesystem::path& path, const Families& families,
                        const std::vector<std::string>& overrides, ConfigUse use, Communicator& processes,
                        const std::filesystem::path& description) {
-  const ModelLocation location = located(path, description);
-  std::vector<std::string> settings;
-  if (location.is_checkpoint) {
-    static_cast<void>(
-        StoredCheckpoint(location.weights, LoadScope::kModelOnly));  // verifies its configuration
-    settings = settings_of_checkpoint(location.weights, families);
-  }
+  StoredModel stored(path, families);
+  stored.describe_by(description);
+  return load_model(std::move(stored), overrides, use, processes);
+}
+
+LoadedModel load_model(StoredModel stored, const std::vector<std::string>& overrides, ConfigUse use,
+                       Communicator& processes) {
+  std::vector<std::string> settings = stored.settings();
   // CUDA graphs and NCCL concern training only, and must not prevent loading the model on a CPU.
   settings.insert(settings.end(), {"cuda_graph=false", "comm.backend=auto", "attention.backend=auto"});
   settings.insert(settings.end(), overrides.begin(), overrides.end());
-  std::unique_ptr<WeightFile> weights =
-      open_verified(location, evaluated_part(location, families, settings, overrides));
+  stored.take_evaluated_part(settings, overrides);
+  verify(stored.weights());
   LoadedModel loaded;
-  loaded.path = location.is_checkpoint ? location.weights : path;
-  loaded.config = read_config(location, *weights, families, settings, use);
-  remember_training(location, families, *loaded.config.family);
+  loaded.path = stored.path();
+  loaded.config = stored.run(settings, use);
+  remember_training(stored, *loaded.config.family);
   take_gpu(loaded.config, processes);
   open_configured_device(loaded.config, NewProducts::kFirstProposal);
-  loaded.family = &families.of(loaded.config);
+  loaded.family = &stored.families().of(loaded.config);
   const DType dtype = dtype_of(loaded.config.precision);
   const WeightNames& names = loaded.family->weight_names();
   const std::vector<WeightInfo> expected = expected_tensors(*loaded.family, *loaded.config.family, dtype);
-  weights = under_names_of(expected, names, std::move(weights));
-  require_model(*weights, expected, names);
-  note_conversion(*weights, dtype);
+  stored.take_names_of(expected, names);
+  require_model(stored.weights(), expected, names);
+  note_conversion(stored.weights(), dtype);
   loaded.model = loaded.family->make_model(*loaded.config.family, placement_of(loaded.config));
-  load_weights(loaded.model->parameters(), *weights);
+  load_weights(loaded.model->parameters(), stored.weights());
   return loaded;
 }
 

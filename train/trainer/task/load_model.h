@@ -11,6 +11,8 @@
 
 namespace moh {
 
+class StoredModel;
+
 /// The algorithm for matrix multiplications that config.gemm_algorithms lacks.
 enum class NewProducts {
   kFirstProposal,  ///< cuBLASLt's first proposal, without timing
@@ -50,10 +52,6 @@ RunConfig teacher_run(const RunConfig& run);
 /// Whether the run has a teacher with weights of its own.
 bool has_own_teacher(const RunConfig& run);
 
-/// The family of the model at `path`. Throws as load_model() does for a path without one.
-const Family& family_of_model(const std::filesystem::path& path, const Families& families,
-                              const std::filesystem::path& description = {});
-
 /// A trained model, on the device of `config`.
 struct LoadedModel {
   std::filesystem::path path;  ///< the step folder that was read, or the given path
@@ -75,5 +73,8 @@ LoadedModel load_model(const std::filesystem::path& path, const Families& famili
                        const std::vector<std::string>& overrides = {}, ConfigUse use = ConfigUse::kModel,
                        Communicator& processes = one_process(),
                        const std::filesystem::path& description = {});
+/// Loads a model of which a command has asked something before.
+LoadedModel load_model(StoredModel stored, const std::vector<std::string>& overrides, ConfigUse use,
+                       Communicator& processes);
 
 }  // namespace moh

@@ -165,7 +165,7 @@ TEST_CASE("init: each rule chooses shared heads, which go into the configuration
     moh.num_shared.each = {3, 0};
     moh.shared_heads.rule = rule;
     const LanguageCalibration batches = tiny_calibration(run);
-    const ModelSource source = open_source(run, families());
+    const StoredModel source = open_source(run, families());
     settle_shared_heads(run, families().of(run), source, batches);
     REQUIRE(moh.shared_heads.each.size() == 2);
     CHECK(moh.shared_heads.each[0].size() == 3);
