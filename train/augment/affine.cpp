@@ -20,7 +20,7 @@ void fill_pixels(std::uint8_t* to, int count, Rgb color) {
 }
 
 /// Rounded to 15 decimals, as by Python's round(): Pillow rounds so before it rotates.
-double rounded(double value) {
+double rounded_to_15_decimals(double value) {
   char text[32];
   std::snprintf(text, sizeof text, "%.15f", value);
   return std::strtod(text, nullptr);
@@ -89,8 +89,9 @@ Picture rotate(const Picture& picture, double degrees, Rgb fill) {
   if (degrees == 90 && square) return quarter_turn(picture);
   if (degrees == 270 && square) return half_turn(quarter_turn(picture));
   const double angle = -(degrees * (std::numbers::pi / 180));
-  const double cosine = rounded(std::cos(angle)), sine = rounded(std::sin(angle)),
-               back = rounded(-std::sin(angle));
+  const double cosine = rounded_to_15_decimals(std::cos(angle)),
+               sine = rounded_to_15_decimals(std::sin(angle)),
+               back = rounded_to_15_decimals(-std::sin(angle));
   const double x = picture.width() / 2.0, y = picture.height() / 2.0;
   return transform(
       picture, {cosine, sine, cosine * -x + sine * -y + 0 + x, back, cosine, back * -x + cosine * -y + 0 + y},

@@ -9,7 +9,7 @@ namespace moh {
 
 namespace {
 
-constexpr int kTries = 10;
+constexpr int kErasingTries = 10;
 
 }  // namespace
 
@@ -33,7 +33,7 @@ void Normalizer::operator()(const Picture& picture, std::span<float> to) const {
 std::optional<PictureBox> draw_erased_box(const RandomErasing& options, PictureSize size, Draws& draws) {
   if (!draws.chance(options.probability)) return std::nullopt;
   const double area = static_cast<double>(size.width) * size.height;
-  for (int i = 0; i < kTries; ++i) {
+  for (int i = 0; i < kErasingTries; ++i) {
     const double target = area * draws.uniform(options.area[0], options.area[1]);
     const double aspect = std::exp(draws.uniform(std::log(options.aspect[0]), std::log(options.aspect[1])));
     const int height = static_cast<int>(std::nearbyint(std::sqrt(target * aspect)));

@@ -36,13 +36,13 @@ double weight_at(Filter filter, double x) {
 }
 
 /// Halves up.
-int rounded(double value) {
+int half_up(double value) {
   return static_cast<int>(std::floor(value + 0.5));
 }
 
 std::int32_t fixed_point(double weight) {
   const double scaled = weight * (1 << ResampleWeights::kBits);
-  return scaled < 0 ? -rounded(-scaled) : rounded(scaled);
+  return scaled < 0 ? -half_up(-scaled) : half_up(scaled);
 }
 
 template <class P, class Rows>
@@ -104,8 +104,8 @@ ResampleWeights resample_weights(int from, int to, Filter filter, int begin, int
   ResampleWeights result;
   for (int x = begin; x < end; ++x) {
     const double center = (x + 0.5) * scale;
-    const int low = std::max(0, rounded(center - support));
-    const int high = std::min(from, rounded(center + support));
+    const int low = std::max(0, half_up(center - support));
+    const int high = std::min(from, half_up(center + support));
     double sum = 0;
     for (int i = low; i < high; ++i) {
       const double weight = weight_at(filter, (i - center + 0.5) * (1 / stretch));

@@ -16,7 +16,7 @@ void pause(double seconds) {
   std::this_thread::sleep_for(std::chrono::duration<double>(seconds));
 }
 
-std::string text_of(double seconds) {
+std::string seconds_text(double seconds) {
   char text[32];
   std::snprintf(text, sizeof text, "%.3g s", seconds);
   return text;
@@ -63,7 +63,8 @@ std::string CollectiveWatchdog::look() try {
     changed_ = now;
   } else if (deadline_ > 0 && now - changed_ > deadline_) {
     return "collective " + std::to_string(counts.begun) +
-           " on the GPU: expected its end within comm.timeout, found none after " + text_of(now - changed_) +
+           " on the GPU: expected its end within comm.timeout, found none after " +
+           seconds_text(now - changed_) +
            "; another process may be stuck or stopped, or call another collective, or need longer: set "
            "comm.timeout";
   }

@@ -18,8 +18,8 @@ namespace {
 constexpr const char* kShare =
     "start fewer, or set comm.backend: host, with which processes share a GPU and send through host memory";
 
-[[noreturn]] void refuse(const std::string& what, const std::string& expected, const std::string& found,
-                         const std::string& fix) {
+[[noreturn]] void refuse_gpus(const std::string& what, const std::string& expected, const std::string& found,
+                              const std::string& fix) {
   throw ConfigError(error_message("device: cuda", what, expected, found, fix));
 }
 
@@ -32,17 +32,17 @@ std::string place_of_gpu(int index) {
 
 int gpu_of(const LocalPlace& place, CommBackend backend) {
   if (!place.rank && place.processes > 1) {
-    refuse(std::to_string(place.processes) + " processes on this machine",
-           "LOCAL_RANK, OMPI_COMM_WORLD_LOCAL_RANK or SLURM_LOCALID, by which each takes a GPU",
-           "none of them", "start them with mpirun, srun or torchrun");
+    refuse_gpus(std::to_string(place.processes) + " processes on this machine",
+                "LOCAL_RANK, OMPI_COMM_WORLD_LOCAL_RANK or SLURM_LOCALID, by which each takes a GPU",
+                "none of them", "start them with mpirun, srun or torchrun");
   }
   const int rank = place.rank.value_or(0);
   if (place.gpus == 0) return 0;  // opening it says what is missing
   if (backend == CommBackend::kHost) return rank % place.gpus;
   if (rank < place.gpus) return rank;
   if (place.gpus == 1) return 0;
-  refuse(std::to_string(place.processes) + " processes on this machine", "a GPU for each",
-         std::to_string(place.gpus) + " GPUs", kShare);
+  refuse_gpus(std::to_string(place.processes) + " processes on this machine", "a GPU for each",
+              std::to_string(place.gpus) + " GPUs", kShare);
 }
 
 Device gpu_of_process(Communicator& processes, CommBackend backend) {
@@ -54,10 +54,10 @@ Device gpu_of_process(Communicator& processes, CommBackend backend) {
   for (auto place = places.begin(); place != places.end(); ++place) {
     const auto first = std::find(places.begin(), place, *place);
     if (first == place || place->empty()) continue;
-    refuse(std::to_string(processes.size()) + " processes", "a GPU for each",
-           "that ranks " + std::to_string(first - places.begin()) + " and " +
-               std::to_string(place - places.begin()) + " have the same (" + *place + ")",
-           kShare);
+    refuse_gpus(std::to_string(processes.size()) + " processes", "a GPU for each",
+                "that ranks " + std::to_string(first - places.begin()) + " and " +
+                    std::to_string(place - places.begin()) + " have the same (" + *place + ")",
+                kShare);
   }
   return device;
 }

@@ -28,7 +28,7 @@ std::string name_of_this_process() {
 }
 
 /// Parts that end in NUL, which names and values do not contain.
-std::string text_of(const SharedFacts& facts) {
+std::string facts_text(const SharedFacts& facts) {
   std::string text;
   const auto add = [&text](std::string part) {
     std::erase(part, '\0');
@@ -107,7 +107,7 @@ SharedFacts known_facts(const std::vector<Told>& all) {
   return known;
 }
 
-[[noreturn]] void refuse(FactKind kind, const std::string& differences) {
+[[noreturn]] void refuse_differences(FactKind kind, const std::string& differences) {
   switch (kind) {
     case FactKind::kProgram:
       throw ConfigError(differences + "; start all processes with the same version of moh");
@@ -134,7 +134,7 @@ SharedFacts known_facts(const std::vector<Told>& all) {
 
 std::vector<std::string> require_same_facts(const SharedFacts& facts, Communicator& processes) {
   if (processes.alone()) return {};
-  const std::string own = text_of(facts);
+  const std::string own = facts_text(facts);
   const std::vector<std::string> texts = processes.texts_of_all(name_of_this_process() + '\0' + own);
   if (std::ranges::all_of(texts, [&](const std::string& text) {
         return std::string_view(text).substr(text.find('\0') + 1) == own;
@@ -159,7 +159,7 @@ std::vector<std::string> require_same_facts(const SharedFacts& facts, Communicat
   for (std::size_t i = 1; i < std::min(differences.size(), kMostNamed); ++i) text += "\n  " + differences[i];
   if (differences.size() > kMostNamed)
     text += "\n  and " + std::to_string(differences.size() - kMostNamed) + " more";
-  refuse(*first, text);
+  refuse_differences(*first, text);
 }
 
 }  // namespace moh

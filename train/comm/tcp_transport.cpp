@@ -32,7 +32,7 @@ struct Place {
 };
 
 template <class T>
-std::span<const std::byte> bytes_of(const T& value) {
+std::span<const std::byte> raw_bytes(const T& value) {
   return std::as_bytes(std::span(&value, 1));
 }
 template <class T>
@@ -86,7 +86,7 @@ class Meeting {
     }
     if (!listener_) listener_.emplace(*socket);
     const Hello hello{.rank = at_.rank, .size = at_.size, .port = listener_->port()};
-    require(socket->send_all(bytes_of(hello), deadline_), rank);
+    require(socket->send_all(raw_bytes(hello), deadline_), rank);
     return std::move(*socket);
   }
 

@@ -162,7 +162,7 @@ void add_rows(const Section& section, const std::string& prefix, std::string& ou
   }
 }
 
-void add_fields(const Section& section, std::string& out) {
+void append_fields(const Section& section, std::string& out) {
   if (section.fields().empty()) return;
   out += "\n| key | value | default | meaning |\n| --- | --- | --- | --- |\n";
   add_rows(section, "", out);
@@ -172,7 +172,7 @@ void add_section(const Section& section, const std::string& prefix, std::string&
   const std::string key = join_key(prefix, section.name());
   out.append("\n## ").append(key).append("\n");
   if (!section.doc().empty()) out.append("\n").append(section.doc()).append("\n");
-  add_fields(section, out);
+  append_fields(section, out);
   for (const Section& child : section.sections()) add_section(child, key, out);
 }
 
@@ -208,7 +208,7 @@ std::vector<Difference> differences(const Section& expected, const Section& foun
 std::string reference_markdown(const Section& root) {
   std::string out;
   if (!root.fields().empty()) out += "\n## Top level\n";
-  add_fields(root, out);
+  append_fields(root, out);
   for (const Section& child : root.sections()) add_section(child, "", out);
   return out;
 }

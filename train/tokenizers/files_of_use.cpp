@@ -12,20 +12,20 @@ namespace moh {
 
 namespace {
 
-constexpr std::uint64_t kMaxBytes = std::uint64_t{16} << 20;
-constexpr int kMaxDepth = 32;
-constexpr std::array<const char*, 6> kNames = {"tokenizer_config.json", "special_tokens_map.json",
-                                               "added_tokens.json",     "chat_template.jinja",
-                                               "chat_template.json",    "generation_config.json"};
+constexpr std::uint64_t kMaxUseBytes = std::uint64_t{16} << 20;
+constexpr int kMaxUseDepth = 32;
+constexpr std::array<const char*, 6> kUseFiles = {"tokenizer_config.json", "special_tokens_map.json",
+                                                  "added_tokens.json",     "chat_template.jinja",
+                                                  "chat_template.json",    "generation_config.json"};
 
 }  // namespace
 
 std::vector<TokenizerFile> files_of_use(const std::filesystem::path& tokenizer_file) {
   std::vector<TokenizerFile> files;
-  for (const char* name : kNames) {
+  for (const char* name : kUseFiles) {
     const std::filesystem::path beside = tokenizer_file.parent_path() / name;
     if (std::filesystem::exists(beside))
-      files.push_back({name, read_text_file(beside, InputKind::kData, kMaxBytes)});
+      files.push_back({name, read_text_file(beside, InputKind::kData, kMaxUseBytes)});
   }
   return files;
 }
@@ -34,7 +34,8 @@ namespace {
 
 using Json = nlohmann::json;
 
-[[noreturn]] void refuse(const std::filesystem::path& path, std::string_view key, std::string_view expected) {
+[[noreturn]] void refuse_value(const std::filesystem::path& path, std::string_view key,
+                               std::string_view expected) {
   throw DataError(error_message(printable_path(path), key, expected, "something else"));
 }
 
@@ -45,13 +46,13 @@ void read_token(const std::filesystem::path& path, const Json& json, const char*
   if (token == json.end() || token->is_null()) return;
   const bool has_content = token->is_object() && token->contains("content");
   const Json& name = has_content ? (*token)["content"] : *token;
-  if (!name.is_string()) refuse(path, key, "the text of a token");
+  if (!name.is_string()) refuse_value(path, key, "the text of a token");
   content = name.get<std::string>();
 }
 
 Json json_of(const std::filesystem::path& path) {
   if (!std::filesystem::exists(path)) return Json::object();
-  return Json::parse(read_json_object(path, InputKind::kData, kMaxBytes, kMaxDepth));
+  return Json::parse(read_json_object(path, InputKind::kData, kMaxUseBytes, kMaxUseDepth));
 }
 
 /// Reads special_tokens_map.json, which counts in transformers where tokenizer_config.json has no
@@ -67,20 +68,20 @@ void read_map(const std::filesystem::path& path, TokenizerUse& use) {
 }  // namespace
 
 TokenizerUse read_tokenizer_use(const std::filesystem::path& tokenizer_file) {
-  const std::filesystem::path path = tokenizer_file.parent_path() / kNames[0];
+  const std::filesystem::path path = tokenizer_file.parent_path() / kUseFiles[0];
   TokenizerUse use{.file = printable_path(path)};
   const Json json = json_of(path);
   read_token(path, json, "bos_token", use.begin);
   read_token(path, json, "eos_token", use.end);
   if (const auto flag = json.find("add_bos_token"); flag != json.end() && !flag->is_null()) {
-    if (!flag->is_boolean()) refuse(path, "add_bos_token", "true or false");
+    if (!flag->is_boolean()) refuse_value(path, "add_bos_token", "true or false");
     use.begins_with_bos = flag->get<bool>();
   }
   if (const auto name = json.find(kOriginalKey); name != json.end()) {
-    if (!name->is_string()) refuse(path, kOriginalKey, "the name of a file");
+    if (!name->is_string()) refuse_value(path, kOriginalKey, "the name of a file");
     use.original = name->get<std::string>();
   }
-  if (!json.contains("added_tokens_decoder")) read_map(tokenizer_file.parent_path() / kNames[1], use);
+  if (!json.contains("added_tokens_decoder")) read_map(tokenizer_file.parent_path() / kUseFiles[1], use);
   return use;
 }
 

@@ -14,11 +14,11 @@ namespace moh {
 
 namespace {
 
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 
-constexpr std::uint64_t kMaxBytes = std::uint64_t{16} << 20;
-constexpr int kMaxDepth = 32;
-constexpr TokenId kMaxId = 1 << 24;
+constexpr std::uint64_t kMaxNamesBytes = std::uint64_t{16} << 20;
+constexpr int kMaxNamesDepth = 32;
+constexpr TokenId kMaxNamedId = 1 << 24;
 constexpr const char* kDecoder = "added_tokens_decoder";
 constexpr const char* kRoles[] = {"bos_token", "eos_token", "unk_token", "sep_token",
                                   "pad_token", "cls_token", "mask_token"};
@@ -28,28 +28,29 @@ class FileBeside {
  public:
   /// No name: no file.
   FileBeside(const std::filesystem::path& tokenizer_file, std::string_view name)
-      : path_(tokenizer_file.parent_path() / name), json_(Json::object()) {
+      : path_(tokenizer_file.parent_path() / name), json_(OrderedJson::object()) {
     if (!name.empty() && std::filesystem::exists(path_))
-      json_ = Json::parse(read_json_object(path_, InputKind::kData, kMaxBytes, kMaxDepth));
+      json_ = OrderedJson::parse(read_json_object(path_, InputKind::kData, kMaxNamesBytes, kMaxNamesDepth));
   }
 
-  const Json& json() const { return json_; }
+  const OrderedJson& json() const { return json_; }
   bool has(const char* key) const { return json_.contains(key) && !json_[key].is_null(); }
 
-  [[noreturn]] void fail(std::string_view place, std::string_view expected, const Json& found) const {
-    throw DataError(error_message(printable_path(path_), place, expected,
-                                  printable(found.dump(-1, ' ', false, Json::error_handler_t::replace), 60)));
+  [[noreturn]] void fail(std::string_view place, std::string_view expected, const OrderedJson& found) const {
+    throw DataError(
+        error_message(printable_path(path_), place, expected,
+                      printable(found.dump(-1, ' ', false, OrderedJson::error_handler_t::replace), 60)));
   }
 
-  TokenId id_of(const std::string& place, const Json& value) const {
-    if (!value.is_number_integer() || value < 0 || value > kMaxId)
-      fail(place, "an id of 0 ... " + std::to_string(kMaxId), value);
+  TokenId id_of(const std::string& place, const OrderedJson& value) const {
+    if (!value.is_number_integer() || value < 0 || value > kMaxNamedId)
+      fail(place, "an id of 0 ... " + std::to_string(kMaxNamedId), value);
     return value.get<TokenId>();
   }
 
   /// A token by its text, or an object of its content and flags. One that is special is not normalised,
   /// unless an object says otherwise.
-  NamedToken token(const std::string& place, const Json& value, NamedToken::Kind kind) const {
+  NamedToken token(const std::string& place, const OrderedJson& value, NamedToken::Kind kind) const {
     const bool special = kind == NamedToken::Kind::kRole || kind == NamedToken::Kind::kExtra;
     NamedToken named{printable_path(path_), place, kind, {.special = special}};
     AddedToken& token = named.token;
@@ -73,7 +74,7 @@ class FileBeside {
 
  private:
   std::filesystem::path path_;
-  Json json_;
+  OrderedJson json_;
 };
 
 using Kind = NamedToken::Kind;
@@ -83,15 +84,15 @@ void sort_by_id(std::vector<NamedToken>& tokens) {
 }
 
 /// added_tokens_decoder: tokens by id, in the order of the ids.
-void add_decoder(const FileBeside& file, std::vector<NamedToken>& tokens) {
-  const Json& decoder = file.json()[kDecoder];
+void add_tokens_by_id(const FileBeside& file, std::vector<NamedToken>& tokens) {
+  const OrderedJson& decoder = file.json()[kDecoder];
   if (!decoder.is_object()) file.fail(kDecoder, "an object of tokens by id", decoder);
   for (const auto& [key, value] : decoder.items()) {
     const std::string place = std::string(kDecoder) + "." + printable(key);
     TokenId id = -1;
     const auto [end, error] = std::from_chars(key.data(), key.data() + key.size(), id);
-    if (error != std::errc() || end != key.data() + key.size() || id < 0 || id > kMaxId)
-      file.fail(place, "an id of 0 ... " + std::to_string(kMaxId), key);
+    if (error != std::errc() || end != key.data() + key.size() || id < 0 || id > kMaxNamedId)
+      file.fail(place, "an id of 0 ... " + std::to_string(kMaxNamedId), key);
     NamedToken named = file.token(place, value, Kind::kDecoder);
     named.token.id = id;
     tokens.push_back(std::move(named));
@@ -102,7 +103,7 @@ void add_decoder(const FileBeside& file, std::vector<NamedToken>& tokens) {
 /// added_tokens.json: ids by text.
 void add_ids(const FileBeside& file, std::vector<NamedToken>& tokens) {
   for (const auto& [content, id] : file.json().items()) {
-    NamedToken named = file.token("'" + printable(content) + "'", Json(content), Kind::kId);
+    NamedToken named = file.token("'" + printable(content) + "'", OrderedJson(content), Kind::kId);
     named.token.id = file.id_of(named.place, id);
     named.token.normalized = true;
     tokens.push_back(std::move(named));
@@ -134,7 +135,7 @@ void add_further_roles(const FileBeside& config, std::vector<NamedToken>& tokens
 
 /// A list of tokens, or an object of them by role.
 void add_list(const FileBeside& file, const char* key, std::vector<NamedToken>& tokens) {
-  const Json& list = file.json()[key];
+  const OrderedJson& list = file.json()[key];
   if (!list.is_array() && !list.is_object()) file.fail(key, "a list of tokens", list);
   for (const auto& [name, value] : list.items())
     tokens.push_back(file.token(std::string(key) + "." + printable(name), value, Kind::kExtra));
@@ -169,7 +170,7 @@ std::vector<NamedToken> read_named_tokens(const std::filesystem::path& tokenizer
   const FileBeside map(tokenizer_file, has_decoder ? "" : "special_tokens_map.json");
   std::vector<NamedToken> tokens;
   if (has_decoder)
-    add_decoder(config, tokens);
+    add_tokens_by_id(config, tokens);
   else
     add_ids(FileBeside(tokenizer_file, "added_tokens.json"), tokens);
   for (const char* key : kRoles) add_role(config, map, key, tokens);

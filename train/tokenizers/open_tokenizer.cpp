@@ -23,10 +23,10 @@ namespace fs = std::filesystem;
 namespace {
 
 /// Names of a tokenizer's file in a folder; the first one there counts.
-constexpr const char* kNames[] = {"tokenizer.json", "tokenizer.model", "tokenizer.tiktoken"};
+constexpr const char* kTokenizerFiles[] = {"tokenizer.json", "tokenizer.model", "tokenizer.tiktoken"};
 
-[[noreturn]] void refuse(std::string_view where, const fs::path& setting, std::string_view found,
-                         std::string_view fix) {
+[[noreturn]] void refuse_setting(std::string_view where, const fs::path& setting, std::string_view found,
+                                 std::string_view fix) {
   throw ConfigError(error_message(
       where, printable_path(setting),
       "byte, the file of a tokenizer (tokenizer.json, a SentencePiece .model, a .tiktoken), or a "
@@ -62,10 +62,10 @@ std::optional<std::string> original_of(const fs::path& tokenizer_file) {
 fs::path tokenizer_file_in(const fs::path& folder) {
   std::error_code ignored;
   const auto is_there = [&](const char* name) { return fs::is_regular_file(folder / name, ignored); };
-  const auto* const first = std::ranges::find_if(kNames, is_there);
-  if (first == std::end(kNames)) return {};
+  const auto* const first = std::ranges::find_if(kTokenizerFiles, is_there);
+  if (first == std::end(kTokenizerFiles)) return {};
   const std::optional<std::string> original = original_of(folder / *first);
-  for (const char* name : kNames) {
+  for (const char* name : kTokenizerFiles) {
     if (original == name && is_there(name)) return folder / name;
   }
   return folder / *first;
@@ -75,10 +75,10 @@ std::unique_ptr<const Tokenizer> open_tokenizer(std::string_view where, const fs
   if (setting == ByteTokenizer::kName) return std::make_unique<ByteTokenizer>();
   std::error_code ignored;
   if (!fs::exists(setting, ignored))
-    refuse(where, setting, "no such file or folder", download_advice(setting));
+    refuse_setting(where, setting, "no such file or folder", download_advice(setting));
   if (!fs::is_directory(setting, ignored)) return read_tokenizer(setting);
   const fs::path file = tokenizer_file_in(setting);
-  if (file.empty()) refuse(where, setting, "a folder without", hub_cache_advice(setting));
+  if (file.empty()) refuse_setting(where, setting, "a folder without", hub_cache_advice(setting));
   return read_tokenizer(file);
 }
 

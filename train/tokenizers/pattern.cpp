@@ -21,7 +21,8 @@ constexpr std::string_view kSpaces =
 /// Backtracking steps of a match: far beyond those of any tokenizer's expression on a word.
 constexpr std::uint32_t kMatchLimit = 10'000'000;
 
-[[noreturn]] void refuse(std::string_view where, std::string_view expression, std::string_view found) {
+[[noreturn]] void refuse_pattern(std::string_view where, std::string_view expression,
+                                 std::string_view found) {
   throw DataError(error_message(where, "regular expression '" + printable(expression) + "'",
                                 "constructs that all engines understand alike", found,
                                 "the tokenizer needs another program, or another expression"));
@@ -50,7 +51,7 @@ class Translation {
       } else if (c == '{') {
         interval();
       } else if (c == '^' || c == '$') {
-        refuse(where_, from_, std::string(1, c) + ", an anchor");
+        refuse_pattern(where_, from_, std::string(1, c) + ", an anchor");
       } else {
         to_ += c;
         ++at_;
@@ -67,27 +68,27 @@ class Translation {
   }
 
   void escape(bool in_class) {
-    if (at_ + 1 == from_.size()) refuse(where_, from_, "a backslash at its end");
+    if (at_ + 1 == from_.size()) refuse_pattern(where_, from_, "a backslash at its end");
     const char c = from_[at_ + 1];
     if (c == 's' || c == 'S') {
-      if (in_class && c == 'S') refuse(where_, from_, "\\S in a class");
+      if (in_class && c == 'S') refuse_pattern(where_, from_, "\\S in a class");
       if (!in_class) to_ += c == 's' ? "[" : "[^";
       to_ += kSpaces;
       if (!in_class) to_ += ']';
       at_ += 2;
     } else if (c == 'p' || c == 'P') {
       const std::size_t end = next_is(std::string{'\\', c, '{'}) ? from_.find('}', at_) : std::string::npos;
-      if (end == std::string::npos) refuse(where_, from_, "a property without braces");
+      if (end == std::string::npos) refuse_pattern(where_, from_, "a property without braces");
       copy(end + 1 - at_);
     } else if (c == 'x' && from_.substr(at_ + 2, 1) == "{") {
       const std::size_t end = from_.find('}', at_);
-      if (end == std::string::npos) refuse(where_, from_, "\\x{ without an end");
+      if (end == std::string::npos) refuse_pattern(where_, from_, "\\x{ without an end");
       copy(end + 1 - at_);
     } else if (std::string_view("rntdD").find(c) != std::string::npos ||
                std::ispunct(static_cast<unsigned char>(c)) != 0) {
       copy(2);
     } else {
-      refuse(where_, from_, printable(from_.substr(at_, 2)));
+      refuse_pattern(where_, from_, printable(from_.substr(at_, 2)));
     }
   }
 
@@ -98,12 +99,12 @@ class Translation {
       if (from_[at_] == '\\') {
         escape(/*in_class=*/true);
       } else if (from_[at_] == '[' || next_is("&&")) {
-        refuse(where_, from_, "a class within a class");
+        refuse_pattern(where_, from_, "a class within a class");
       } else {
         copy(1);
       }
     }
-    if (at_ == from_.size()) refuse(where_, from_, "a class without an end");
+    if (at_ == from_.size()) refuse_pattern(where_, from_, "a class without an end");
     copy(1);
   }
 
@@ -112,16 +113,16 @@ class Translation {
     for (const std::string_view known : kKnown) {
       if (next_is(known)) return copy(known.size());
     }
-    if (next_is("(?") || next_is("(*")) refuse(where_, from_, printable(from_.substr(at_, 4)));
+    if (next_is("(?") || next_is("(*")) refuse_pattern(where_, from_, printable(from_.substr(at_, 4)));
     copy(1);
   }
 
   /// After an interval, + makes the match possessive in PCRE2, and repeats it in Oniguruma.
   void interval() {
     const std::size_t end = from_.find('}', at_);
-    if (end == std::string::npos) refuse(where_, from_, "{ without an end");
+    if (end == std::string::npos) refuse_pattern(where_, from_, "{ without an end");
     copy(end + 1 - at_);
-    if (next_is("+")) refuse(where_, from_, "}+");
+    if (next_is("+")) refuse_pattern(where_, from_, "}+");
   }
 
   std::string_view from_, where_;

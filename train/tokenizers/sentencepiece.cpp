@@ -23,7 +23,7 @@ namespace moh {
 
 namespace {
 
-constexpr std::uint64_t kMaxFileBytes = std::uint64_t{256} << 20;
+constexpr std::uint64_t kMaxSentencePieceBytes = std::uint64_t{256} << 20;
 
 PieceTrie user_defined_pieces(const SentencePieceModel& model) {
   std::vector<PieceTrie::Piece> pieces;
@@ -210,7 +210,7 @@ class SentencePiece final : public Tokenizer {
 
 std::unique_ptr<const Tokenizer> read_sentencepiece(const std::filesystem::path& path) {
   const std::string where = printable_path(path);
-  std::string bytes = read_text_file(path, InputKind::kData, kMaxFileBytes);
+  std::string bytes = read_text_file(path, InputKind::kData, kMaxSentencePieceBytes);
   auto tokenizer = std::make_unique<SentencePiece>(parse_sentencepiece_model(bytes, where),
                                                    XXH3_64bits(bytes.data(), bytes.size()), where);
   tokenizer->use(read_tokenizer_use(path));

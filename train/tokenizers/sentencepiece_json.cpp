@@ -14,15 +14,15 @@ namespace moh {
 
 namespace {
 
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 
-Json sequence(const char* list, std::vector<Json> steps) {
+OrderedJson sequence(const char* list, std::vector<OrderedJson> steps) {
   if (steps.empty()) return {};
   if (steps.size() == 1) return std::move(steps.front());
   return {{"type", "Sequence"}, {list, std::move(steps)}};
 }
 
-Json replace(const char* kind, const std::string& pattern, const char* content) {
+OrderedJson replace(const char* kind, const std::string& pattern, const char* content) {
   return {{"type", "Replace"}, {"pattern", {{kind, pattern}}}, {"content", content}};
 }
 
@@ -31,8 +31,8 @@ Json replace(const char* kind, const std::string& pattern, const char* content) 
 /// The steps of SentencePieceNormalizer: rules; extra spaces, at the beginning, at the end, and within; the
 /// space before a text; and spaces as U+2581.
 std::string normalizer_json(const SentencePieceModel& model) {
-  std::vector<Json> steps;
-  const auto add = [&](Json step) { steps.push_back(std::move(step)); };
+  std::vector<OrderedJson> steps;
+  const auto add = [&](OrderedJson step) { steps.push_back(std::move(step)); };
   const char* const space = model.escapes_spaces ? "\u2581" : " ";
   if (!model.rules.empty()) add({{"type", "Precompiled"}, {"precompiled_charsmap", to_base64(model.rules)}});
   if (model.removes_extra_spaces) {
@@ -58,11 +58,11 @@ std::string pre_tokenizer_json(const SentencePieceModel& model) {
     if (piece.type == PieceType::kUserDefined && !model.is_unigram) defined.push_back(piece.text);
     has_bytes = has_bytes || piece.type == PieceType::kByte;
   }
-  const auto split = [](const std::string& expression, const char* behavior) -> Json {
+  const auto split = [](const std::string& expression, const char* behavior) -> OrderedJson {
     return {
         {"type", "Split"}, {"pattern", {{"Regex", expression}}}, {"behavior", behavior}, {"invert", false}};
   };
-  std::vector<Json> steps;
+  std::vector<OrderedJson> steps;
   if (!defined.empty()) {
     std::ranges::stable_sort(defined, std::ranges::greater(), &std::string_view::size);
     std::string expression;
@@ -76,7 +76,7 @@ std::string pre_tokenizer_json(const SentencePieceModel& model) {
 }
 
 std::string decoder_json(const SentencePieceModel& model) {
-  std::vector<Json> steps = {replace("String", "\u2581", " ")};
+  std::vector<OrderedJson> steps = {replace("String", "\u2581", " ")};
   if (model.byte_fallback) steps.push_back({{"type", "ByteFallback"}});
   steps.push_back({{"type", "Fuse"}});
   if (model.adds_prefix || model.removes_extra_spaces)

@@ -23,7 +23,7 @@ namespace moh {
 
 namespace {
 
-constexpr std::uint64_t kMaxFileBytes = std::uint64_t{256} << 20;
+constexpr std::uint64_t kMaxTiktokenBytes = std::uint64_t{256} << 20;
 /// The longest token: all its divisions are looked up.
 constexpr std::size_t kMaxTokenBytes = 1024;
 
@@ -93,7 +93,7 @@ bool looks_like_tiktoken(std::string_view first_bytes) {
 
 TiktokenFile read_tiktoken_file(const std::filesystem::path& path) {
   TiktokenFile file;
-  std::string text = read_text_file(path, InputKind::kData, kMaxFileBytes);
+  std::string text = read_text_file(path, InputKind::kData, kMaxTiktokenBytes);
   file.ranks = read_ranks(text, printable_path(path));
   file.encoding = tiktoken_encoding(path, file.ranks.size());
   std::ranges::sort(file.encoding.special);
@@ -134,7 +134,7 @@ BpeTables tiktoken_tables(const std::vector<TiktokenRank>& ranks, const std::str
 
 namespace {
 
-constexpr std::array<std::string_view, 2> kEndNames = {"<|end_of_text|>", "<|endoftext|>"};
+constexpr std::array<std::string_view, 2> kTiktokenEndNames = {"<|end_of_text|>", "<|endoftext|>"};
 constexpr std::string_view kBegin = "<|begin_of_text|>";
 
 std::optional<TokenId> special_named(const SpecialTokens& tokens, std::string_view name) {
@@ -188,13 +188,13 @@ TokenId token_named(const SpecialTokens& special, const TokenizerUse& use, std::
 
 std::optional<TokenId> end_of(const SpecialTokens& special, const TokenizerUse& use) {
   if (use.end) return token_named(special, use, "eos_token", *use.end);
-  for (const std::string_view name : kEndNames) {
+  for (const std::string_view name : kTiktokenEndNames) {
     if (const auto id = special_named(special, name)) return id;
   }
   return std::nullopt;
 }
 
-std::uint64_t hash_of(const TiktokenFile& file) {
+std::uint64_t hash_of_ranks(const TiktokenFile& file) {
   std::string text = file.encoding.pattern;
   const auto add = [&](std::string_view token, TokenId id) {
     text.append(1, '\0').append(token).append(1, '\0').append(std::to_string(id));
@@ -211,7 +211,7 @@ std::unique_ptr<const Tokenizer> read_tiktoken(const std::filesystem::path& path
   TiktokenFile file = read_tiktoken_file(path);
   BpeTokenizerParts parts;
   parts.name = "tokenizer.tiktoken";
-  parts.content_hash = hash_of(file);
+  parts.content_hash = hash_of_ranks(file);
   parts.tables = tiktoken_tables(file.ranks, where);
   for (const TiktokenRank& rank : file.ranks) {
     const auto place = static_cast<std::size_t>(rank.id);

@@ -26,8 +26,8 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr std::uint64_t kMaxFileBytes = std::uint64_t{256} << 20;
-constexpr int kMaxDepth = 32;
+constexpr std::uint64_t kMaxTokenizerBytes = std::uint64_t{256} << 20;
+constexpr int kMaxTokenizerDepth = 32;
 /// Ids are places in arrays: a file must not make them large.
 constexpr std::int64_t kMaxId = 1 << 24;
 
@@ -353,7 +353,7 @@ struct Decoding {
   }
 };
 
-void add_decoder(const Node& node, Decoding& decoding) {
+void add_decoding_step(const Node& node, Decoding& decoding) {
   const std::string& type = node.type();
   if (type == "ByteLevel") {
     decoding.byte_level = true;
@@ -381,7 +381,7 @@ Decoding read_decoding(const Node& root) {
   Decoding decoding;
   const std::vector<Node> steps = steps_of(root, "decoder", "decoders");
   if (steps.empty()) root.at("decoder").fail("a decoder");
-  for (const Node& node : steps) add_decoder(node, decoding);
+  for (const Node& node : steps) add_decoding_step(node, decoding);
   return decoding;
 }
 
@@ -449,7 +449,7 @@ std::vector<std::string> bytes_of_tokens(const Node& root, const Vocabulary& voc
 }
 
 /// The properties of added tokens that determine ids.
-std::string text_of(const AddedVocabulary& added) {
+std::string text_of_added(const AddedVocabulary& added) {
   std::string text;
   for (const AddedToken& token : added.tokens()) {
     text.append(token.content).append(1, '\0').append(std::to_string(token.id));
@@ -462,7 +462,7 @@ std::string text_of(const AddedVocabulary& added) {
 /// The hash of what determines ids, the added tokens of the file and of those beside among it: not of the
 /// file's white space, of settings of a call (truncation, padding), or of the form in which merges are
 /// written, which versions of the library change.
-std::uint64_t hash_of(const Node& root, const AddedVocabulary& added, const AddedVocabulary& of_file) {
+std::uint64_t hash_of_json(const Node& root, const AddedVocabulary& added, const AddedVocabulary& of_file) {
   Json rest = root.value();
   for (const char* key : {"version", "truncation", "padding"}) rest.erase(key);
   rest["model"].erase("merges");
@@ -471,7 +471,7 @@ std::uint64_t hash_of(const Node& root, const AddedVocabulary& added, const Adde
     const auto [left, right] = pair_of(merge);
     text.append(left).append(1, '\0').append(right).append(1, '\0');
   }
-  if (const std::string all = text_of(added); all != text_of(of_file)) text += all;
+  if (const std::string all = text_of_added(added); all != text_of_added(of_file)) text += all;
   return XXH3_64bits(text.data(), text.size());
 }
 
@@ -479,7 +479,7 @@ std::uint64_t hash_of(const Node& root, const AddedVocabulary& added, const Adde
 
 std::unique_ptr<const Tokenizer> read_tokenizer_json(const std::filesystem::path& path) {
   const std::string file = printable_path(path);
-  const std::string text = read_json_object(path, InputKind::kData, kMaxFileBytes, kMaxDepth);
+  const std::string text = read_json_object(path, InputKind::kData, kMaxTokenizerBytes, kMaxTokenizerDepth);
   const Json json = Json::parse(text);
   const Node root(file, "", json);
   BpeTokenizerParts parts;
@@ -502,7 +502,7 @@ std::unique_ptr<const Tokenizer> read_tokenizer_json(const std::filesystem::path
   const TokenizerUse use = read_tokenizer_use(path);
   parts.end_of_document = end_of_document_of(use, added);
   if (use.begin) parts.beginning = added.find(*use.begin);
-  parts.content_hash = hash_of(root, added, of_file);
+  parts.content_hash = hash_of_json(root, added, of_file);
   parts.files = files_of_use(path);
   parts.files.insert(parts.files.begin(), {"tokenizer.json", text});
   return std::make_unique<BpeTokenizer>(std::move(parts));

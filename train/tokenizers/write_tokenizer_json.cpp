@@ -21,57 +21,51 @@ namespace moh {
 
 namespace {
 
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 
-Json byte_level(bool use_regex) {
+OrderedJson byte_level(bool use_regex) {
   return {
       {"type", "ByteLevel"}, {"add_prefix_space", false}, {"trim_offsets", true}, {"use_regex", use_regex}};
 }
 
-Json sequence(const char* list, std::vector<Json> steps) {
-  if (steps.empty()) return {};
-  if (steps.size() == 1) return std::move(steps.front());
-  return {{"type", "Sequence"}, {list, std::move(steps)}};
-}
-
-Json special_token(const std::string& name, TokenId id) {
+OrderedJson special_token(const std::string& name, TokenId id) {
   return {{"id", id},        {"content", name},     {"single_word", false}, {"lstrip", false},
           {"rstrip", false}, {"normalized", false}, {"special", true}};
 }
 
 /// The template by which a text begins with these ids when special tokens are asked for; null for none.
-Json template_of(std::span<const TokenId> ids, const std::unordered_map<TokenId, std::string>& names) {
+OrderedJson template_of(std::span<const TokenId> ids, const std::unordered_map<TokenId, std::string>& names) {
   if (ids.empty()) return {};
-  Json single = Json::array(), tokens = Json::object();
+  OrderedJson single = OrderedJson::array(), tokens = OrderedJson::object();
   for (const TokenId id : ids) {
     const std::string& name = names.at(id);
     single.push_back({{"SpecialToken", {{"id", name}, {"type_id", 0}}}});
-    tokens[name] = {{"id", name}, {"ids", Json::array({id})}, {"tokens", Json::array({name})}};
+    tokens[name] = {{"id", name}, {"ids", OrderedJson::array({id})}, {"tokens", OrderedJson::array({name})}};
   }
-  Json pair = single;
+  OrderedJson pair = single;
   single.push_back({{"Sequence", {{"id", "A"}, {"type_id", 0}}}});
   for (const char* part : {"A", "B"}) pair.push_back({{"Sequence", {{"id", part}, {"type_id", 0}}}});
   return {{"type", "TemplateProcessing"}, {"single", single}, {"pair", pair}, {"special_tokens", tokens}};
 }
 
 /// The first merge first.
-Json merges_by_name(const BpeTables& tables, const std::unordered_map<TokenId, std::string>& names) {
+OrderedJson merges_by_name(const BpeTables& tables, const std::unordered_map<TokenId, std::string>& names) {
   std::vector<std::size_t> order(tables.merges.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
   std::ranges::stable_sort(order, {}, [&](std::size_t i) { return tables.ranks[i]; });
-  Json merges = Json::array();
+  OrderedJson merges = OrderedJson::array();
   for (const std::size_t i : order)
     merges.push_back({names.at(tables.merges[i].left), names.at(tables.merges[i].right)});
   return merges;
 }
 
 struct BpeModel {
-  Json vocabulary, merges;
-  Json unknown = nullptr;
+  OrderedJson vocabulary, merges;
+  OrderedJson unknown = nullptr;
   bool fuse_unknown = false, byte_fallback = false, ignore_merges = false;
 };
 
-Json bpe_model(const BpeModel& model) {
+OrderedJson bpe_model(const BpeModel& model) {
   return {{"type", "BPE"},
           {"dropout", nullptr},
           {"unk_token", model.unknown},
@@ -86,24 +80,24 @@ Json bpe_model(const BpeModel& model) {
 
 /// The parts of a file; null: none.
 struct FileParts {
-  Json added, normalizer = nullptr, pre_tokenizer = nullptr, post_processor = nullptr, decoder, model;
+  OrderedJson added, normalizer = nullptr, pre_tokenizer = nullptr, post_processor = nullptr, decoder, model;
 };
 
-std::string text_of(const FileParts& parts) {
-  const Json json = {{"version", "1.0"},
-                     {"truncation", nullptr},
-                     {"padding", nullptr},
-                     {"added_tokens", parts.added},
-                     {"normalizer", parts.normalizer},
-                     {"pre_tokenizer", parts.pre_tokenizer},
-                     {"post_processor", parts.post_processor},
-                     {"decoder", parts.decoder},
-                     {"model", parts.model}};
+std::string json_text(const FileParts& parts) {
+  const OrderedJson json = {{"version", "1.0"},
+                            {"truncation", nullptr},
+                            {"padding", nullptr},
+                            {"added_tokens", parts.added},
+                            {"normalizer", parts.normalizer},
+                            {"pre_tokenizer", parts.pre_tokenizer},
+                            {"post_processor", parts.post_processor},
+                            {"decoder", parts.decoder},
+                            {"model", parts.model}};
   return json.dump(2) + "\n";
 }
 
-Json unigram_model(const SentencePieceModel& model) {
-  Json vocabulary = Json::array();
+OrderedJson unigram_model(const SentencePieceModel& model) {
+  OrderedJson vocabulary = OrderedJson::array();
   for (const SentencePieceModel::Piece& piece : model.pieces) {
     const bool is_defined = piece.type == PieceType::kUserDefined;
     vocabulary.push_back({piece.text, is_defined ? user_defined_score(piece.text) : piece.score});
@@ -114,14 +108,14 @@ Json unigram_model(const SentencePieceModel& model) {
           {"byte_fallback", model.byte_fallback}};
 }
 
-Json piece_model(const SentencePieceModel& model, const std::unordered_map<TokenId, std::string>& names,
-                 const std::string& where) {
+OrderedJson piece_model(const SentencePieceModel& model,
+                        const std::unordered_map<TokenId, std::string>& names, const std::string& where) {
   const PieceMerges merges = piece_merges(model, where);
   if (!merges.characters.empty()) {
     throw DataError(error_message(where, "pieces", "all characters of pieces, as in a tokenizer.json",
                                   "none for '" + printable(merges.characters.front()) + "'"));
   }
-  Json::object_t vocabulary;
+  OrderedJson::object_t vocabulary;
   bool has_defined = false;
   for (std::size_t id = 0; id < model.pieces.size(); ++id) {
     vocabulary.Container::emplace_back(model.pieces[id].text, id);
@@ -137,7 +131,7 @@ Json piece_model(const SentencePieceModel& model, const std::unordered_map<Token
 
 std::string json_of_ranks(const TiktokenFile& file, std::span<const TokenId> sequence_start,
                           const std::string& where) {
-  Json::object_t vocabulary;
+  OrderedJson::object_t vocabulary;
   std::unordered_map<TokenId, std::string> names;
   std::unordered_set<std::string_view> used;
   for (const TiktokenRank& rank : file.ranks) {
@@ -145,7 +139,7 @@ std::string json_of_ranks(const TiktokenFile& file, std::span<const TokenId> seq
     vocabulary.Container::emplace_back(name, rank.id);
     used.insert(name);
   }
-  Json added = Json::array();
+  OrderedJson added = OrderedJson::array();
   for (const auto& [name, id] : file.encoding.special) {
     // The library gives an added token the id that the vocabulary says.
     if (!used.insert(name).second) {
@@ -157,13 +151,14 @@ std::string json_of_ranks(const TiktokenFile& file, std::span<const TokenId> seq
     added.push_back(special_token(name, id));
   }
   const BpeTables tables = tiktoken_tables(file.ranks, where);
-  const Json words = {{"type", "Split"},
-                      {"pattern", {{"Regex", with_unicode_16(file.encoding.pattern)}}},
-                      {"behavior", "Removed"},
-                      {"invert", true}};
-  return text_of(
+  const OrderedJson words = {{"type", "Split"},
+                             {"pattern", {{"Regex", with_unicode_16(file.encoding.pattern)}}},
+                             {"behavior", "Removed"},
+                             {"invert", true}};
+  return json_text(
       {.added = added,
-       .pre_tokenizer = sequence("pretokenizers", {words, byte_level(false)}),
+       .pre_tokenizer = {{"type", "Sequence"},
+                         {"pretokenizers", OrderedJson::array({words, byte_level(false)})}},
        .post_processor = template_of(sequence_start, names),
        .decoder = byte_level(true),
        .model = bpe_model(
@@ -172,7 +167,7 @@ std::string json_of_ranks(const TiktokenFile& file, std::span<const TokenId> seq
 
 std::string json_of_pieces(const SentencePieceModel& model, std::span<const TokenId> sequence_start,
                            const std::string& where) {
-  Json added = Json::array();
+  OrderedJson added = OrderedJson::array();
   std::unordered_map<TokenId, std::string> names;
   for (std::size_t i = 0; i < model.pieces.size(); ++i) {
     const SentencePieceModel::Piece& piece = model.pieces[i];
@@ -185,12 +180,12 @@ std::string json_of_pieces(const SentencePieceModel& model, std::span<const Toke
                                     "pieces in use, as in a tokenizer.json", "an unused one"));
     }
   }
-  return text_of({.added = added,
-                  .normalizer = Json::parse(normalizer_json(model)),
-                  .pre_tokenizer = Json::parse(pre_tokenizer_json(model)),
-                  .post_processor = template_of(sequence_start, names),
-                  .decoder = Json::parse(decoder_json(model)),
-                  .model = model.is_unigram ? unigram_model(model) : piece_model(model, names, where)});
+  return json_text({.added = added,
+                    .normalizer = OrderedJson::parse(normalizer_json(model)),
+                    .pre_tokenizer = OrderedJson::parse(pre_tokenizer_json(model)),
+                    .post_processor = template_of(sequence_start, names),
+                    .decoder = OrderedJson::parse(decoder_json(model)),
+                    .model = model.is_unigram ? unigram_model(model) : piece_model(model, names, where)});
 }
 
 }  // namespace

@@ -58,7 +58,7 @@ constexpr Known kNames[] = {{"tok_embeddings.weight", &kMeta},
                             {"flat_param", &kFsdp}};
 
 template <class Matches>
-const ForeignFormat* find(std::span<const Known> known, const Matches& matches) {
+const ForeignFormat* find_known(std::span<const Known> known, const Matches& matches) {
   const auto found = std::ranges::find_if(known, matches, &Known::first);
   return found == known.end() ? nullptr : found->second;
 }
@@ -67,18 +67,18 @@ const ForeignFormat* find(std::span<const Known> known, const Matches& matches) 
 
 const ForeignFormat* foreign_file(const fs::path& path, std::string_view begin) {
   if (path.extension() == ".distcp") return &kDistributed;
-  return find(kFiles, [&](std::string_view known) { return begin.starts_with(known); });
+  return find_known(kFiles, [&](std::string_view known) { return begin.starts_with(known); });
 }
 
 const ForeignFormat* foreign_folder(const fs::path& folder) {
-  return find(kFolders, [&](std::string_view known) {
+  return find_known(kFolders, [&](std::string_view known) {
     std::error_code ignored;
     return fs::exists(folder / known, ignored);
   });
 }
 
 const ForeignFormat* foreign_names(std::span<const WeightInfo> tensors) {
-  return find(kNames, [&](std::string_view known) {
+  return find_known(kNames, [&](std::string_view known) {
     return std::ranges::any_of(tensors, [&](const WeightInfo& t) { return t.name.ends_with(known); });
   });
 }

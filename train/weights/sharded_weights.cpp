@@ -21,7 +21,7 @@ namespace {
 
 constexpr std::uint64_t kMaxIndexBytes = 100'000'000;
 constexpr std::size_t kMaxShards = 10'000;
-constexpr int kMaxDepth = 8;
+constexpr int kMaxIndexDepth = 8;
 
 /// Tensor -> file name.
 using WeightMap = std::map<std::string, std::string, std::less<>>;
@@ -31,7 +31,8 @@ class ShardedWeights final : public WeightFile {
   ShardedWeights(const fs::path& path, FunctionRef<std::unique_ptr<WeightFile>(const fs::path&)> open_shard,
                  TotalSize total_size)
       : path_(path) {
-    const json index = json::parse(read_json_object(path, InputKind::kCheckpoint, kMaxIndexBytes, kMaxDepth));
+    const json index =
+        json::parse(read_json_object(path, InputKind::kCheckpoint, kMaxIndexBytes, kMaxIndexDepth));
     const WeightMap map = read_map(index);
     std::set<std::string> names;
     for (const auto& [tensor, shard] : map) names.insert(shard);

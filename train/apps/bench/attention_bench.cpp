@@ -15,9 +15,9 @@ namespace moh {
 namespace {
 
 /// Streams of random numbers.
-enum Stream : std::uint64_t { kInputs, kGates, kCotangent, kSelection, kParameters };
+enum AttentionStream : std::uint64_t { kInputs, kGates, kCotangent, kSelection, kParameters };
 
-constexpr std::string_view kBench = "bench attention";
+constexpr std::string_view kAttentionBench = "bench attention";
 
 /// The side of a square image.
 std::int64_t side_of(std::int64_t tokens) {
@@ -25,22 +25,24 @@ std::int64_t side_of(std::int64_t tokens) {
 }
 
 void check(const AttentionBenchOptions& o) {
-  check(o, kBench);
-  require_option(o.kv_heads >= 1, kBench, "kv-heads", "1 or more, or 0 for as many as heads", o.kv_heads);
-  require_option(o.heads % o.kv_heads == 0, kBench, "kv-heads",
+  check(o, kAttentionBench);
+  require_option(o.kv_heads >= 1, kAttentionBench, "kv-heads", "1 or more, or 0 for as many as heads",
+                 o.kv_heads);
+  require_option(o.heads % o.kv_heads == 0, kAttentionBench, "kv-heads",
                  "a divisor of the " + std::to_string(o.heads) + " heads", o.kv_heads);
-  require_option(o.window >= 0, kBench, "window", "0 or more", o.window);
-  require_option(o.window == 0 || std::ranges::count(o.causal, false) == 0, kBench, "window",
+  require_option(o.window >= 0, kAttentionBench, "window", "0 or more", o.window);
+  require_option(o.window == 0 || std::ranges::count(o.causal, false) == 0, kAttentionBench, "window",
                  "a causal mask (--causal, not --full)", o.window);
-  require_option(o.pooled >= 0, kBench, "pooled", "0 or more", o.pooled);
+  require_option(o.pooled >= 0, kAttentionBench, "pooled", "0 or more", o.pooled);
   if (o.pooled == 0) return;
-  require_option(o.kv_heads == o.heads, kBench, "kv-heads", "as many as heads with --pooled", o.kv_heads);
-  require_option(std::ranges::count(o.causal, true) == 0, kBench, "causal", "full attention with --pooled",
-                 1);
-  require_option(!o.listed, kBench, "listed", "no lists of all heads with --pooled", 1);
+  require_option(o.kv_heads == o.heads, kAttentionBench, "kv-heads", "as many as heads with --pooled",
+                 o.kv_heads);
+  require_option(std::ranges::count(o.causal, true) == 0, kAttentionBench, "causal",
+                 "full attention with --pooled", 1);
+  require_option(!o.listed, kAttentionBench, "listed", "no lists of all heads with --pooled", 1);
   for (const std::int64_t tokens : o.tokens) {
     const std::int64_t side = side_of(tokens);
-    require_option(side * side == tokens && tokens >= o.pooled, kBench, "tokens",
+    require_option(side * side == tokens && tokens >= o.pooled, kAttentionBench, "tokens",
                    "a square with --pooled, and no fewer", tokens);
   }
 }

@@ -20,9 +20,9 @@ namespace moh {
 namespace {
 
 /// Streams of random numbers.
-enum Stream : std::uint64_t { kKeys, kValues };
+enum DecodeStream : std::uint64_t { kKeys, kValues };
 
-constexpr std::string_view kBench = "bench decode";
+constexpr std::string_view kDecodeBench = "bench decode";
 /// The ops that count for attention_ms.
 constexpr std::string_view kAttentionOps[] = {"attention_decode", "build_head_lists"};
 
@@ -30,14 +30,15 @@ void check(const DecodeBenchOptions& o) {
   for (const auto& [name, value] : {std::pair<std::string_view, std::int64_t>{"batch", o.batch},
                                     {"tokens", o.tokens},
                                     {"repeats", o.repeats}}) {
-    require_option(value >= 1, kBench, name, "1 or more", value);
+    require_option(value >= 1, kDecodeBench, name, "1 or more", value);
   }
-  require_option(o.warmups >= 0, kBench, "warmups", "0 or more", o.warmups);
+  require_option(o.warmups >= 0, kDecodeBench, "warmups", "0 or more", o.warmups);
   for (const std::int64_t context : o.contexts) {
-    require_option(context >= 1, kBench, "context", "1 or more", context);
+    require_option(context >= 1, kDecodeBench, "context", "1 or more", context);
   }
   for (const double active : o.active) {
-    require_option(active > 0.0 && active <= 1.0, kBench, "active", "a share above 0, at most 1", active);
+    require_option(active > 0.0 && active <= 1.0, kDecodeBench, "active", "a share above 0, at most 1",
+                   active);
   }
 }
 
@@ -65,8 +66,8 @@ LlamaConfig routed_model(const DecodeBenchOptions& o, RouterKind router, Routing
 }
 
 /// A model and the times of its passes.
-struct Candidate {
-  Candidate(const LlamaConfig& config, const DecodeBenchOptions& o)
+struct DecodeCandidate {
+  DecodeCandidate(const LlamaConfig& config, const DecodeBenchOptions& o)
       : model(std::make_unique<Llama>(config, Placement(o.dtype, o.device))) {
     model->initialise(o.seed);
   }
@@ -77,8 +78,8 @@ struct Candidate {
 };
 
 /// The dense model comes first, as ratios refer to it, even if it is not among the requested shares.
-std::vector<Candidate> candidates_for(const DecodeBenchOptions& o) {
-  std::vector<Candidate> candidates;
+std::vector<DecodeCandidate> candidates_for(const DecodeBenchOptions& o) {
+  std::vector<DecodeCandidate> candidates;
   candidates.emplace_back(dense_model(o), o);
   for (const double active : o.active) {
     for (const RoutingUnit unit : o.routings) {
@@ -111,7 +112,7 @@ void generate(const Llama& model, KvCache& cache, std::int64_t context, const De
   }
 }
 
-void run_pass(Candidate& candidate, KvCache& cache, std::int64_t context, const DecodeBenchOptions& o) {
+void run_pass(DecodeCandidate& candidate, KvCache& cache, std::int64_t context, const DecodeBenchOptions& o) {
   DeviceClock clock(o.device);
   const auto ms_per_token = [&](double seconds) { return seconds * 1e3 / static_cast<double>(o.tokens); };
   const DeviceClock::Mark begin = clock.mark();
@@ -127,20 +128,20 @@ void run_pass(Candidate& candidate, KvCache& cache, std::int64_t context, const 
   candidate.attention_ms.push_back(ms_per_token(attention));
 }
 
-void measure(std::vector<Candidate>& candidates, KvCache& cache, std::int64_t context,
+void measure(std::vector<DecodeCandidate>& candidates, KvCache& cache, std::int64_t context,
              const DecodeBenchOptions& o) {
-  for (Candidate& candidate : candidates) {
+  for (DecodeCandidate& candidate : candidates) {
     for (int i = 0; i < o.warmups; ++i) run_pass(candidate, cache, context, o);
     candidate.token_ms.clear();
     candidate.attention_ms.clear();
   }
   for (int i = 0; i < o.repeats; ++i) {
-    for (Candidate& candidate : candidates) run_pass(candidate, cache, context, o);
+    for (DecodeCandidate& candidate : candidates) run_pass(candidate, cache, context, o);
   }
 }
 
-Row row_of(const DecodeBenchOptions& o, std::int64_t context, const Candidate& candidate,
-           const Candidate& dense) {
+Row row_of(const DecodeBenchOptions& o, std::int64_t context, const DecodeCandidate& candidate,
+           const DecodeCandidate& dense) {
   const LlamaConfig& model = candidate.model->config();
   const RouterOptions router = routing_of(model, 0).router;
   const double token_ms = median(candidate.token_ms);
@@ -178,11 +179,11 @@ void run_decode_bench(const DecodeBenchOptions& options, const std::function<voi
   check(options);
   open_device(options.device);
   const bool show_dense = std::ranges::count(options.active, 1.0) > 0;
-  std::vector<Candidate> candidates = candidates_for(options);
+  std::vector<DecodeCandidate> candidates = candidates_for(options);
   KvCache cache = filled_cache(*candidates.front().model, options);
   for (const std::int64_t context : options.contexts) {
     measure(candidates, cache, context, options);
-    for (const Candidate& candidate : candidates) {
+    for (const DecodeCandidate& candidate : candidates) {
       if (candidate.dense() && !show_dense) continue;
       on_row(row_of(options, context, candidate, candidates.front()));
     }

@@ -15,14 +15,14 @@ namespace moh {
 namespace {
 
 /// Streams of random numbers.
-enum Stream : std::uint64_t { kInputs, kCotangent };
+enum ModuleStream : std::uint64_t { kModuleInputs, kModuleCotangent };
 
-constexpr std::string_view kBench = "bench module";
+constexpr std::string_view kModuleBench = "bench module";
 
 void check(const ModuleBenchOptions& o) {
-  check(o, kBench);
-  require_option(o.width >= 1, kBench, "width", "1 or more", o.width);
-  require_option(o.head_dim % 2 == 0, kBench, "head-dim", "an even number", o.head_dim);
+  check(o, kModuleBench);
+  require_option(o.width >= 1, kModuleBench, "width", "1 or more", o.width);
+  require_option(o.head_dim % 2 == 0, kModuleBench, "head-dim", "an even number", o.head_dim);
 }
 
 /// The routing of a MoH layer that keeps `kept` heads; none (a dense layer) if it keeps all.
@@ -76,8 +76,8 @@ AttentionCandidate candidate_with(const ModuleBenchOptions& o, bool causal, std:
 
 AttentionComparison compare(const ModuleBenchOptions& o, std::int64_t tokens, bool causal) {
   const Tensor x = empty({o.batch, tokens, o.width}, o.dtype, o.device), dout = empty_like(x);
-  fill_normal(x, {o.seed, kInputs}, 0.0, 1.0);
-  fill_normal(dout, {o.seed, kCotangent}, 0.0, 1.0);
+  fill_normal(x, {o.seed, kModuleInputs}, 0.0, 1.0);
+  fill_normal(dout, {o.seed, kModuleCotangent}, 0.0, 1.0);
   AttentionComparison c{tokens, causal, false, dout, {}};
   c.candidates.push_back(candidate_with(o, causal, o.heads, x));
   for (const double active : o.active) {

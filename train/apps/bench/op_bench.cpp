@@ -19,7 +19,7 @@ namespace moh {
 
 namespace {
 
-constexpr std::string_view kBench = "bench ops", kMatmul = "matmul", kConvolution = "convolution";
+constexpr std::string_view kOpBench = "bench ops", kMatmul = "matmul", kConvolution = "convolution";
 
 /// The model's name, the first word of a layer's.
 std::string model_of(const std::string& layer) {
@@ -41,15 +41,16 @@ std::vector<std::string> known_names() {
 }
 
 void check(const OpBenchOptions& o) {
-  require_option(is_floating(o.dtype), kBench, "dtype", "a floating dtype", dtype_name(o.dtype));
-  require_option(o.megabytes >= 1 && o.megabytes <= 1 << 16, kBench, "megabytes", "1 to 65536", o.megabytes);
-  require_option(o.repeats >= 1, kBench, "repeats", "1 or more", o.repeats);
-  require_option(o.seconds > 0, kBench, "seconds", "more than 0", o.seconds);
+  require_option(is_floating(o.dtype), kOpBench, "dtype", "a floating dtype", dtype_name(o.dtype));
+  require_option(o.megabytes >= 1 && o.megabytes <= 1 << 16, kOpBench, "megabytes", "1 to 65536",
+                 o.megabytes);
+  require_option(o.repeats >= 1, kOpBench, "repeats", "1 or more", o.repeats);
+  require_option(o.seconds > 0, kOpBench, "seconds", "more than 0", o.seconds);
   const std::vector<std::string> known = known_names();
   std::string expected = "one of ";
   for (const std::string& name : known) expected += (name == known.front() ? "" : ", ") + name;
   for (const std::string& name : o.only) {
-    require_option(std::ranges::find(known, name) != known.end(), kBench, "only", expected, name);
+    require_option(std::ranges::find(known, name) != known.end(), kOpBench, "only", expected, name);
   }
 }
 

@@ -14,18 +14,18 @@ namespace moh {
 
 namespace {
 
-constexpr std::string_view kBench = "bench sample";
+constexpr std::string_view kSampleBench = "bench sample";
 constexpr int kPaperSteps = 250;
 
 void check(const SampleBenchOptions& o) {
-  require_option(o.batch >= 1, kBench, "batch-size", "1 or more", o.batch);
-  require_option(o.warmups >= 0, kBench, "warmups", "0 or more", o.warmups);
-  require_option(o.repeats >= 1, kBench, "repeats", "1 or more", o.repeats);
+  require_option(o.batch >= 1, kSampleBench, "batch-size", "1 or more", o.batch);
+  require_option(o.warmups >= 0, kSampleBench, "warmups", "0 or more", o.warmups);
+  require_option(o.repeats >= 1, kSampleBench, "repeats", "1 or more", o.repeats);
 }
 
 /// A model and the times of a step in its passes.
-struct Candidate {
-  Candidate(const SampledModel& sampled, const SampleBenchOptions& o)
+struct SampleCandidate {
+  SampleCandidate(const SampledModel& sampled, const SampleBenchOptions& o)
       : name(sampled.name), model(*sampled.model), sampler(model, o.sample) {}
 
   std::string name;
@@ -34,7 +34,7 @@ struct Candidate {
   std::vector<double> step_ms;
 };
 
-void run_pass(Candidate& candidate, const SampleBenchOptions& o) {
+void run_pass(SampleCandidate& candidate, const SampleBenchOptions& o) {
   std::vector<std::int64_t> numbers(static_cast<std::size_t>(o.batch));
   std::iota(numbers.begin(), numbers.end(), 0);
   std::vector<std::int64_t> labels = numbers;
@@ -46,7 +46,7 @@ void run_pass(Candidate& candidate, const SampleBenchOptions& o) {
   candidate.step_ms.push_back(1e3 * seconds / static_cast<double>(candidate.sampler.steps()));
 }
 
-Row row_of(const SampleBenchOptions& o, const Candidate& candidate, const Candidate& first) {
+Row row_of(const SampleBenchOptions& o, const SampleCandidate& candidate, const SampleCandidate& first) {
   const double step_ms = median(candidate.step_ms);
   Row row;
   row.add("device", device_name(candidate.model.device()));
@@ -70,16 +70,16 @@ Row row_of(const SampleBenchOptions& o, const Candidate& candidate, const Candid
 void run_sample_bench(const SampleBenchOptions& options, const std::vector<SampledModel>& models,
                       const std::function<void(const Row&)>& on_row) {
   check(options);
-  std::vector<Candidate> candidates;
+  std::vector<SampleCandidate> candidates;
   for (const SampledModel& each : models) candidates.emplace_back(each, options);
   for (int i = 0; i < options.warmups; ++i) {
-    for (Candidate& candidate : candidates) run_pass(candidate, options);
+    for (SampleCandidate& candidate : candidates) run_pass(candidate, options);
   }
-  for (Candidate& candidate : candidates) candidate.step_ms.clear();
+  for (SampleCandidate& candidate : candidates) candidate.step_ms.clear();
   for (int i = 0; i < options.repeats; ++i) {
-    for (Candidate& candidate : candidates) run_pass(candidate, options);
+    for (SampleCandidate& candidate : candidates) run_pass(candidate, options);
   }
-  for (const Candidate& candidate : candidates) on_row(row_of(options, candidate, candidates.front()));
+  for (const SampleCandidate& candidate : candidates) on_row(row_of(options, candidate, candidates.front()));
 }
 
 }  // namespace moh

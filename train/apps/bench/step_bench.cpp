@@ -19,18 +19,18 @@ namespace moh {
 
 namespace {
 
-constexpr std::string_view kBench = "bench step";
+constexpr std::string_view kStepBench = "bench step";
 
 void check(const RunConfig& config, const StepBenchOptions& o) {
-  require_option(o.steps >= 1, kBench, "steps", "1 or more", o.steps);
-  require_option(o.warmup >= 0, kBench, "warmup", "0 or more", o.warmup);
+  require_option(o.steps >= 1, kStepBench, "steps", "1 or more", o.steps);
+  require_option(o.warmup >= 0, kStepBench, "warmup", "0 or more", o.warmup);
   if (!config.cuda_graph) return;
   // The steps before the capture and the captured step itself are slower than replayed ones.
   constexpr int kLeast = TrainStep::kRehearsals + 1;
-  require_option(o.warmup >= kLeast, kBench, "warmup", std::to_string(kLeast) + " or more with cuda_graph",
-                 o.warmup);
+  require_option(o.warmup >= kLeast, kStepBench, "warmup",
+                 std::to_string(kLeast) + " or more with cuda_graph", o.warmup);
   if (o.profile) {
-    throw ValueError(error_message(kBench, "profile",
+    throw ValueError(error_message(kStepBench, "profile",
                                    "cuda_graph: false, as a replayed graph cannot be timed by op",
                                    "cuda_graph: true", "set cuda_graph=false"));
   }
@@ -81,7 +81,7 @@ class Run {
     const StepReport report = train_step_.finish();
     ++checked_;
     if (!report.skipped) return;
-    throw NumericError(error_message(kBench, "step " + std::to_string(checked_), "a finite loss",
+    throw NumericError(error_message(kStepBench, "step " + std::to_string(checked_), "a finite loss",
                                      std::to_string(report.loss), "lower optim.learning_rate"));
   }
 

@@ -19,14 +19,14 @@ namespace moh {
 
 namespace {
 
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 
 constexpr std::string_view kGetPaths[] = {"/health", "/metrics", "/tokenizer_info", "/v1/models"};
 constexpr std::string_view kPostPaths[] = {"/v1/completions", "/tokenize", "/detokenize"};
 constexpr std::string_view kChatPath = "/v1/chat/completions";
 
-HttpReply json_reply(const Json& body) {
-  return {.body = body.dump(-1, ' ', false, Json::error_handler_t::replace)};
+HttpReply json_reply(const OrderedJson& body) {
+  return {.body = body.dump(-1, ' ', false, OrderedJson::error_handler_t::replace)};
 }
 
 /// Browsers send other types to servers that did not ask for them.
@@ -167,12 +167,12 @@ HttpReply Api::get(const std::string& path) const {
     if (draining_) throw overloaded("the server is stopping");
     return json_reply({{"status", "ok"}});
   }
-  const Json model = {{"id", options_.model},
-                      {"object", "model"},
-                      {"created", started_},
-                      {"owned_by", "moh"},
-                      {"max_model_len", options_.max_positions}};
-  if (path == "/v1/models") return json_reply({{"object", "list"}, {"data", Json::array({model})}});
+  const OrderedJson model = {{"id", options_.model},
+                             {"object", "model"},
+                             {"created", started_},
+                             {"owned_by", "moh"},
+                             {"max_model_len", options_.max_positions}};
+  if (path == "/v1/models") return json_reply({{"object", "list"}, {"data", OrderedJson::array({model})}});
   require_model(path.substr(std::string_view("/v1/models/").size()));
   return json_reply(model);
 }

@@ -10,10 +10,10 @@ namespace moh {
 
 namespace {
 
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 
-std::string dump(const Json& value) {
-  return value.dump(-1, ' ', false, Json::error_handler_t::replace);
+std::string dump(const OrderedJson& value) {
+  return value.dump(-1, ' ', false, OrderedJson::error_handler_t::replace);
 }
 
 /// Counts the characters of a text as it is sent, in which bytes that are no character are U+FFFD.
@@ -37,8 +37,8 @@ class CharacterCount {
 
 /// The most probable tokens and the token itself. Each id has an entry of its own: clients compare the
 /// largest value with the token's, so that a name that two ids share would hide one of them.
-Json top_of(const TokenLogprobs& score, const TokenText& text) {
-  Json top = Json::object();
+OrderedJson top_of(const TokenLogprobs& score, const TokenText& text) {
+  OrderedJson top = OrderedJson::object();
   const auto add = [&](TokenId id, float logprob) {
     std::string name = text.name(id);
     if (top.contains(name)) name = TokenText::number_name(id);
@@ -66,8 +66,9 @@ const char* name_of(Finish finish) {
 struct CompletionJson::State {
   struct Choice {
     std::string text;
-    Json finish = nullptr;
-    Json tokens = Json::array(), logprobs = Json::array(), top = Json::array(), offsets = Json::array();
+    OrderedJson finish = nullptr;
+    OrderedJson tokens = OrderedJson::array(), logprobs = OrderedJson::array(), top = OrderedJson::array(),
+                offsets = OrderedJson::array();
     CharacterCount characters;     ///< of the tokens so far
     std::int64_t prompt_left = 0;  ///< tokens of the prompt whose scores come first
     std::string echo;              ///< until the first piece
@@ -79,8 +80,9 @@ struct CompletionJson::State {
     for (const TokenLogprobs& score : piece.scores) {
       const bool of_prompt = choice.prompt_left > 0;
       choice.tokens.push_back(text.name(score.id));
-      choice.logprobs.push_back(score.logprob ? Json(static_cast<double>(*score.logprob)) : Json(nullptr));
-      choice.top.push_back(score.logprob ? top_of(score, text) : Json(nullptr));
+      choice.logprobs.push_back(score.logprob ? OrderedJson(static_cast<double>(*score.logprob))
+                                              : OrderedJson(nullptr));
+      choice.top.push_back(score.logprob ? top_of(score, text) : OrderedJson(nullptr));
       choice.offsets.push_back(choice.characters.begun());
       choice.characters.push(shown_bytes(choice, score.id, of_prompt));
       // The prompt and what follows it become text apart.
@@ -106,16 +108,16 @@ struct CompletionJson::State {
   }
 
   /// Takes the scores out of the choice: a copy of many would take much memory.
-  Json json_of(Choice& choice, std::size_t index) const {
-    Json logprobs = nullptr;
+  OrderedJson json_of(Choice& choice, std::size_t index) const {
+    OrderedJson logprobs = nullptr;
     if (has_logprobs) {
-      logprobs = Json::object();
-      logprobs["tokens"] = std::exchange(choice.tokens, Json::array());
-      logprobs["token_logprobs"] = std::exchange(choice.logprobs, Json::array());
-      logprobs["top_logprobs"] = std::exchange(choice.top, Json::array());
-      logprobs["text_offset"] = std::exchange(choice.offsets, Json::array());
+      logprobs = OrderedJson::object();
+      logprobs["tokens"] = std::exchange(choice.tokens, OrderedJson::array());
+      logprobs["token_logprobs"] = std::exchange(choice.logprobs, OrderedJson::array());
+      logprobs["top_logprobs"] = std::exchange(choice.top, OrderedJson::array());
+      logprobs["text_offset"] = std::exchange(choice.offsets, OrderedJson::array());
     }
-    Json result = Json::object();
+    OrderedJson result = OrderedJson::object();
     result["index"] = index;
     result["text"] = std::exchange(choice.text, {});
     result["logprobs"] = std::move(logprobs);
@@ -123,13 +125,13 @@ struct CompletionJson::State {
     return result;
   }
 
-  Json usage() const {
+  OrderedJson usage() const {
     return {{"prompt_tokens", prompt_tokens},
             {"completion_tokens", generated},
             {"total_tokens", prompt_tokens + generated}};
   }
-  Json object(Json choice_list) const {
-    Json result = {{"id", id}, {"object", "text_completion"}, {"created", created}, {"model", model}};
+  OrderedJson object(OrderedJson choice_list) const {
+    OrderedJson result = {{"id", id}, {"object", "text_completion"}, {"created", created}, {"model", model}};
     result["choices"] = std::move(choice_list);  // a list of initial values would copy it
     return result;
   }
@@ -177,10 +179,10 @@ void CompletionJson::add(const TextPiece& piece) {
 }
 
 std::string CompletionJson::whole() {
-  Json choices = Json::array();
+  OrderedJson choices = OrderedJson::array();
   for (std::size_t i = 0; i < state_->choices.size(); ++i)
     choices.push_back(state_->json_of(state_->choices[i], i));
-  Json object = state_->object(std::move(choices));
+  OrderedJson object = state_->object(std::move(choices));
   object["usage"] = state_->usage();
   return dump(object);
 }
@@ -189,11 +191,11 @@ std::string CompletionJson::chunk(const TextPiece& piece) {
   State::Choice& choice = state_->choices[piece.choice];
   state_->add(choice, piece);
   if (choice.text.empty() && choice.tokens.empty() && choice.finish.is_null()) return {};
-  return dump(state_->object(Json::array({state_->json_of(choice, piece.choice)})));
+  return dump(state_->object(OrderedJson::array({state_->json_of(choice, piece.choice)})));
 }
 
 std::string CompletionJson::usage_chunk() const {
-  Json object = state_->object(Json::array());
+  OrderedJson object = state_->object(OrderedJson::array());
   object["usage"] = state_->usage();
   return dump(object);
 }

@@ -21,9 +21,9 @@ constexpr std::pair<std::string_view, std::string_view> kTypes[] = {
     {"<u8", "U64"}, {"<i8", "I64"}, {"<f2", "F16"}, {"<f4", "F32"}, {"<f8", "F64"}};
 
 /// The header: a dictionary as Python writes it, {'descr': '<u2', 'fortran_order': False, 'shape': (3,), }.
-class Header {
+class NumpyHeader {
  public:
-  Header(const InputFile& file, std::string text) : file_(file), text_(std::move(text)) {}
+  NumpyHeader(const InputFile& file, std::string text) : file_(file), text_(std::move(text)) {}
 
   std::string descr() const {
     const std::string_view value = value_of("descr");
@@ -91,7 +91,7 @@ NumpyArray read_numpy_header(const InputFile& file, std::uint64_t begin, std::ui
   std::string text(size, '\0');
   file.read(begin + place, std::as_writable_bytes(std::span(text)), "header");
 
-  const Header header(file, std::move(text));
+  const NumpyHeader header(file, std::move(text));
   NumpyArray array{.descr = header.descr(),
                    .stored_dtype = {},
                    .shape = header.shape(),

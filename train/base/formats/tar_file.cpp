@@ -20,15 +20,15 @@ constexpr std::uint64_t kBlock = 512;
 /// Long names and pax records are short texts; more would only be read to take memory.
 constexpr std::uint64_t kMaxText = 1 << 16;
 
-using Header = std::array<char, kBlock>;
+using TarHeader = std::array<char, kBlock>;
 
-std::string_view field(const Header& header, std::size_t begin, std::size_t size) {
+std::string_view field(const TarHeader& header, std::size_t begin, std::size_t size) {
   const std::string_view all(header.data() + begin, size);
   return all.substr(0, all.find('\0'));
 }
 
 /// An octal number, or one in base 256 where the first bit is set; nothing for anything else.
-std::optional<std::uint64_t> number(const Header& header, std::size_t begin, std::size_t size) {
+std::optional<std::uint64_t> number_field(const TarHeader& header, std::size_t begin, std::size_t size) {
   std::uint64_t value = 0;
   if ((static_cast<unsigned char>(header[begin]) & 0x80) != 0) {
     if (header[begin] != '\x80') return std::nullopt;  // negative, or beyond 64 bits
@@ -47,17 +47,17 @@ std::optional<std::uint64_t> number(const Header& header, std::size_t begin, std
 }
 
 /// The sum of the header's bytes, with spaces in place of the sum itself.
-bool has_its_checksum(const Header& header) {
+bool has_its_checksum(const TarHeader& header) {
   std::uint64_t sum = 0;
   for (std::size_t i = 0; i < kBlock; ++i) {
     const bool own = i >= 148 && i < 156;
     sum += own ? ' ' : static_cast<unsigned char>(header[i]);
   }
-  return number(header, 148, 8) == sum;
+  return number_field(header, 148, 8) == sum;
 }
 
 /// The name that a header has itself.
-std::string short_name(const Header& header) {
+std::string short_name(const TarHeader& header) {
   const std::string_view prefix = field(header, 345, 155), own = field(header, 0, 100);
   const bool has_prefix = field(header, 257, 6) == "ustar" && !prefix.empty();
   return has_prefix ? std::string(prefix) + "/" + std::string(own) : std::string(own);
@@ -119,7 +119,7 @@ class TarReader {
   }
 
   std::uint64_t stored_size() const {
-    const auto size = number(header_, 124, 12);
+    const auto size = number_field(header_, 124, 12);
     if (!size) fail("a size", "something else");
     return *size;
   }
@@ -170,7 +170,7 @@ class TarReader {
   std::string name() const { return long_name_.empty() ? short_name(header_) : long_name_; }
 
   const InputFile& file_;
-  Header header_{};
+  TarHeader header_{};
   std::uint64_t header_at_ = 0, offset_ = 0;
   std::string long_name_;
   std::optional<std::uint64_t> pax_size_;
@@ -184,7 +184,7 @@ void read_tar(const InputFile& file, FunctionRef<void(const TarMember&)> visit) 
 
 std::string tar_name_before(const InputFile& file, std::uint64_t offset) {
   if (offset < kBlock || offset > file.size()) return "";
-  Header header{};
+  TarHeader header{};
   file.read(offset - kBlock, std::as_writable_bytes(std::span(header)), "header");
   return has_its_checksum(header) ? short_name(header) : "";
 }

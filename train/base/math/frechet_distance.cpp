@@ -15,7 +15,7 @@ namespace moh {
 
 namespace {
 
-constexpr std::int64_t kBlock = 1024;  // rows that are centred together
+constexpr std::int64_t kCentredRows = 1024;  // rows that are centred together
 
 using Matrix = Eigen::MatrixXd;
 using RowMajor = Eigen::Matrix<double, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
@@ -52,8 +52,8 @@ Moments moments_of(const Tensor& rows) {
   const double* x = rows.data<double>();
   for (std::int64_t i = 0; i < count * width; ++i) mean[i % width] += x[i];
   for (std::int64_t j = 0; j < width; ++j) mean[j] /= static_cast<double>(count);
-  for (std::int64_t first = 0; first < count; first += kBlock) {
-    const Tensor centred = rows.slice(first, std::min(first + kBlock, count)).clone();
+  for (std::int64_t first = 0; first < count; first += kCentredRows) {
+    const Tensor centred = rows.slice(first, std::min(first + kCentredRows, count)).clone();
     double* c = centred.data<double>();
     for (std::int64_t i = 0; i < centred.numel(); ++i) c[i] -= mean[i % width];
     matmul_into(moments.covariance, transposed(centred), centred, /*accumulate=*/true);

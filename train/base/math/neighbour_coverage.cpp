@@ -12,7 +12,7 @@ namespace moh {
 
 namespace {
 
-constexpr std::int64_t kBlock = 256;  // points whose distances are held
+constexpr std::int64_t kHeldPoints = 256;  // points whose distances are held
 
 /// Points around their common centre, which keeps what cancels in a distance small, and their squared
 /// lengths.
@@ -43,8 +43,8 @@ void each_row_of_distances(const Points& from, const Points& to,
                            FunctionRef<void(std::int64_t, std::span<double>)> use,
                            FunctionRef<void(std::int64_t)> block_done) {
   const std::int64_t count = from.rows.dim(0), others = to.rows.dim(0);
-  for (std::int64_t first = 0; first < count; first += kBlock) {
-    const std::int64_t last = std::min(first + kBlock, count);
+  for (std::int64_t first = 0; first < count; first += kHeldPoints) {
+    const std::int64_t last = std::min(first + kHeldPoints, count);
     const Tensor products = matmul(from.rows.slice(first, last), transposed(to.rows), DType::kFloat64);
     parallel_for(last - first, 1, [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t r = begin; r < end; ++r) {
@@ -96,7 +96,7 @@ Coverage neighbour_coverage(const Tensor& reference, const Tensor& samples, std:
   // Row i is that of a sample, whose distances to all of the reference say both: which of these cover it, and
   // which it covers. The latter are gathered by sample and joined after the block.
   std::vector<std::uint8_t> sample_covered(static_cast<std::size_t>(m)),
-      covers(static_cast<std::size_t>(kBlock * n)), reference_covered(static_cast<std::size_t>(n));
+      covers(static_cast<std::size_t>(kHeldPoints * n)), reference_covered(static_cast<std::size_t>(n));
   std::int64_t first = 0;
   each_row_of_distances(
       b, a,

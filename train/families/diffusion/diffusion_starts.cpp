@@ -12,7 +12,7 @@ namespace {
 // A stream for each sample, apart from those of its noise and step (NoisySamples) and of pictures.
 constexpr std::uint64_t kLatentStream = std::uint64_t{3} << 55;
 /// Element of a stream with which the noise begins, after the number that says which view it is.
-constexpr std::uint64_t kFirstNoise = 16;
+constexpr std::uint64_t kFirstNoiseOfLatent = 16;
 
 RandomKey latent_key(std::uint64_t seed, std::int64_t number) {
   return {seed, kLatentStream | static_cast<std::uint64_t>(number)};
@@ -38,7 +38,7 @@ void draw(const LatentSource& latents, std::int64_t index, LatentView view, Rand
   const std::size_t count = to.size();
   const std::span<float> deviation = scratch(2 * count).first(count), noise = scratch(2 * count).last(count);
   latents.read(index, view, to, deviation);
-  random_normals(key, kFirstNoise, noise);
+  random_normals(key, kFirstNoiseOfLatent, noise);
   const auto factor = static_cast<float>(latents.scaling_factor());
   for (std::size_t i = 0; i < count; ++i) to[i] = (to[i] + deviation[i] * noise[i]) * factor;
 }

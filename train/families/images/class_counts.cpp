@@ -11,7 +11,6 @@ namespace moh {
 
 namespace {
 
-constexpr std::int64_t kFew = 5;    // of top-5
 constexpr std::int64_t kEntry = 3;  // label, predicted, pictures
 /// In place of a predicted class, of an entry that counts among the five.
 constexpr std::int64_t kAmongFive = -1;

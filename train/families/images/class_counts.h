@@ -15,6 +15,8 @@ namespace moh {
 /// one for each row, however many classes there are.
 class ClassCounts {
  public:
+  /// The classes with the largest logits that top-5 counts.
+  static constexpr std::int64_t kFew = 5;
   /// (label, predicted) and the number of pictures, in order.
   using Confusion = std::map<std::pair<std::int64_t, std::int64_t>, std::int64_t>;
 

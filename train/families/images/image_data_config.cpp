@@ -22,7 +22,7 @@ using config::Section;
 constexpr std::string_view kFilterNames[] = {"box", "bilinear", "bicubic"};
 constexpr std::string_view kCropNames[] = {"center", "squash", "original"};
 constexpr std::string_view kNone = "none";
-constexpr double kMaxSide = 1 << 14, kMaxPictures = 1 << 30;
+constexpr double kMaxDataSide = 1 << 14, kMaxPictures = 1 << 30;
 
 Bounds share() {
   return {.low = 0, .high = 1};
@@ -71,9 +71,9 @@ config::Section image_data_section(ImageDataConfig& c) {
           "Without `train`: train on this many synthetic images of shapes, of eight classes.");
   s.field("drawn_validation", c.drawn_validation, at_least(0, "pictures").capped(kMaxPictures),
           "Without `validation`: hold out this many drawn images.");
-  s.field("image_size", c.image_size, at_least(0, "pixels").capped(kMaxSide),
+  s.field("image_size", c.image_size, at_least(0, "pixels").capped(kMaxDataSide),
           "Side of the images that the model sees. 0: `model.image_size`.");
-  s.field("eval_resize", c.eval_resize, at_least(0, "pixels").capped(kMaxSide),
+  s.field("eval_resize", c.eval_resize, at_least(0, "pixels").capped(kMaxDataSide),
           "In evaluations the shorter side is resized to this, and `image_size` pixels in the middle are "
           "taken. 0: "
           "`image_size` / `eval_share`, rounded down.");

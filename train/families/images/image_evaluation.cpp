@@ -20,7 +20,6 @@ namespace moh {
 
 namespace {
 
-constexpr std::int64_t kFew = 5;       // of top-5
 constexpr std::size_t kMostRows = 20;  // of the table
 constexpr std::size_t kNameWidth = 24;
 
@@ -129,7 +128,7 @@ std::optional<Evaluation> evaluate_image_model(const ImageModel& model, const Ev
     throw DataError("evaluation: none of the " + std::to_string(total) + " pictures can be decoded");
   Evaluation evaluation;
   evaluation.score = counts.top1();
-  if (classes > kFew) evaluation.metrics.emplace_back("top5", counts.top5());
+  if (classes > ClassCounts::kFew) evaluation.metrics.emplace_back("top5", counts.top5());
   evaluation.metrics.emplace_back("loss", sum / static_cast<double>(counts.total()));
   evaluation.evaluated = counts.total();
   evaluation.held_out = data.pictures().total();

@@ -24,7 +24,7 @@ namespace moh {
 namespace {
 
 constexpr std::string_view kHead = "head.weight";
-constexpr std::int64_t kMostClasses = 1 << 20;
+constexpr std::int64_t kMostHeadRows = 1 << 20;
 
 /// Whether the weights have exactly the tensors of the model.
 bool are_of(const ImageModelConfig& model, const WeightFile& weights, const WeightNames& names) {
@@ -60,7 +60,7 @@ std::unique_ptr<FamilyConfig> ImageWeightNames::read_config(const std::filesyste
 
 std::unique_ptr<FamilyConfig> ImageWeightNames::published_model(const WeightFile& weights) const {
   const WeightInfo* head = weights.find(kHead);
-  if (head == nullptr || head->shape.rank() != 2 || head->shape[0] < 1 || head->shape[0] > kMostClasses)
+  if (head == nullptr || head->shape.rank() != 2 || head->shape[0] < 1 || head->shape[0] > kMostHeadRows)
     return nullptr;
   const bool vit = weights.find("patch_embed.proj.weight") != nullptr;
   if (!vit && weights.find("patch_embed1.proj.weight") == nullptr) return nullptr;

@@ -72,16 +72,16 @@ constexpr FixedArgument kFixed[] = {{"in_chans", "3"},
                                     {"dynamic_img_pad", "false"}};
 
 /// Arguments that only a training sees, or how a model begins.
-constexpr std::string_view kOfTraining[] = {"drop_rate",      "pos_drop_rate",  "patch_drop_rate",
-                                            "proj_drop_rate", "attn_drop_rate", "drop_path_rate",
-                                            "weight_init",    "fix_init"};
+constexpr std::string_view kTimmTraining[] = {"drop_rate",      "pos_drop_rate",  "patch_drop_rate",
+                                              "proj_drop_rate", "attn_drop_rate", "drop_path_rate",
+                                              "weight_init",    "fix_init"};
 constexpr std::string_view kRead[] = {"embed_dim", "depth",       "num_heads",       "patch_size",
                                       "mlp_ratio", "img_size",    "num_classes",     "global_pool",
                                       "fc_norm",   "class_token", "dynamic_img_size"};
 
 void refuse_others(const ConfigJson& args) {
   for (const std::string& key : args.keys()) {
-    if (std::ranges::count(kOfTraining, key) + std::ranges::count(kRead, key) > 0) continue;
+    if (std::ranges::count(kTimmTraining, key) + std::ranges::count(kRead, key) > 0) continue;
     const auto fixed = std::ranges::find(kFixed, key, &FixedArgument::key);
     if (fixed == std::end(kFixed)) args.unsupported(key, "an argument that moh knows", args.shown(key));
     if (args.shown(key) != fixed->value) args.unsupported(key, fixed->value, args.shown(key));

@@ -31,7 +31,8 @@ namespace moh {
 
 namespace {
 
-constexpr std::array<std::string_view, 5> kModelTypes = {"llama", "mistral", "qwen2", "qwen3", "moh_llama"};
+constexpr std::array<std::string_view, 5> kNamedModelTypes = {"llama", "mistral", "qwen2", "qwen3",
+                                                              "moh_llama"};
 constexpr std::string_view kEmbedding = "model.embed_tokens.weight", kOutputMatrix = "lm_head.weight";
 
 constexpr const char* kTokenizerFiles[] = {"tokenizer.json", "tokenizer.model", "tokenizer.tiktoken",
@@ -131,7 +132,7 @@ RouterPrecision router_precision_of(std::span<const WeightInfo> tensors) {
 /// LLaMA models as Hugging Face's transformers names them, and MoH-LLaMA as the released code does.
 class LanguageWeightNames final : public WeightNames {
  public:
-  std::span<const std::string_view> model_types() const override { return kModelTypes; }
+  std::span<const std::string_view> model_types() const override { return kNamedModelTypes; }
 
   bool recognises(const ConfigJson& json) const override {
     if (!json.has("model_type")) return json.has("n_heads") && json.has("n_layers");  // Meta's params.json

@@ -17,7 +17,7 @@ std::string ids_below(std::int64_t rows) {
 }
 
 /// The id with its text, as messages show it.
-std::string shown(const Tokenizer& tokenizer, TokenId id) {
+std::string shown_token(const Tokenizer& tokenizer, TokenId id) {
   const std::string_view special = tokenizer.special_text(id);
   return std::to_string(id) + " (" + printable(special.empty() ? tokenizer.token_bytes(id) : special) + ")";
 }
@@ -59,7 +59,7 @@ class NarrowedTokenizer final : public Tokenizer {
     const auto beyond = std::find_if(ids.begin() + static_cast<std::ptrdiff_t>(begin), ids.end(),
                                      [&](TokenId id) { return id >= rows_; });
     if (beyond != ids.end())
-      throw DataError(error_message("tokenizer", "text", ids_below(rows_), shown(*tokenizer_, *beyond),
+      throw DataError(error_message("tokenizer", "text", ids_below(rows_), shown_token(*tokenizer_, *beyond),
                                     "take the token out of the text"));
   }
 
@@ -95,7 +95,7 @@ void require_marks(const Tokenizer& tokenizer, std::int64_t rows, const std::str
     if (id >= rows)
       throw ConfigError(error_message("model.vocab_size", "",
                                       "at least " + std::to_string(id + 1) + ", as " + where +
-                                          " puts the token " + shown(tokenizer, id) + " around texts",
+                                          " puts the token " + shown_token(tokenizer, id) + " around texts",
                                       std::to_string(rows)));
   }
 }
@@ -108,12 +108,12 @@ std::unique_ptr<const Tokenizer> with_rows(std::unique_ptr<const Tokenizer> toke
   if (tokens <= rows) return tokenizer;
   require_marks(*tokenizer, rows, where);
   if (const auto begin = tokenizer->beginning(); begin && *begin >= rows) {
-    log_warning(where + ": bos_token " + shown(*tokenizer, *begin) +
+    log_warning(where + ": bos_token " + shown_token(*tokenizer, *begin) +
                 " has no row in the model's embedding: texts are scored after the token that ends documents");
   }
   log_warning(where + ": " + std::to_string(tokens) + " tokens, but the model's embedding has " +
               std::to_string(rows) + " rows: texts with a token from " +
-              shown(*tokenizer, static_cast<TokenId>(rows)) +
+              shown_token(*tokenizer, static_cast<TokenId>(rows)) +
               " on are refused; a training that begins from " +
               "the model adds rows with model.vocab_size=" + std::to_string(tokens));
   return std::make_unique<NarrowedTokenizer>(std::move(tokenizer), rows);

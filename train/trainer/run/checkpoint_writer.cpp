@@ -31,7 +31,7 @@ class WholeCheckpointWriter : public CheckpointWriter {
   std::filesystem::path folder_;
 };
 
-std::string text_of(const ManifestFile& file) {
+std::string text_of_shard(const ManifestFile& file) {
   return nlohmann::json{file.name, file.bytes, file.checksum, file.tensors}.dump();
 }
 
@@ -66,7 +66,8 @@ class ShardedCheckpointWriter : public CheckpointWriter {
 
   std::filesystem::path publish() override {
     std::vector<ManifestFile> shards;
-    for (const std::string& text : processes_.texts_of_all(text_of(shard_))) shards.push_back(file_of(text));
+    for (const std::string& text : processes_.texts_of_all(text_of_shard(shard_)))
+      shards.push_back(file_of(text));
     const CheckpointContents contents = std::exchange(contents_, {});
     if (!processes_.is_rank0()) return {};
     const std::unique_ptr<CheckpointDraft> draft = std::exchange(draft_, nullptr);

@@ -47,7 +47,7 @@ std::string difference_of(std::string_view key, const DataContents& before, cons
   return std::string(key) + ": " + (was == nullptr ? "none" : *was) + " -> " + (is == nullptr ? "none" : *is);
 }
 
-std::string text_of(const ConfigChange& change) {
+std::string text_of_change(const ConfigChange& change) {
   const auto shown = [](const std::string& value) { return value.empty() ? "not given" : value; };
   return change.key + ": " + shown(change.before) + " -> " + shown(change.now);
 }
@@ -68,12 +68,12 @@ void review_config_changes(const RunConfig& before, const RunConfig& now, bool a
   std::string refused;
   for (const ConfigChange& change : config_changes(with_absolute_paths(before), with_absolute_paths(now))) {
     if (change.harmless || contents_of(data, change.key)) {
-      log_info("resume: " + text_of(change));
+      log_info("resume: " + text_of_change(change));
     } else if (allow) {
-      log_warning("resume: " + text_of(change) +
+      log_warning("resume: " + text_of_change(change) +
                   ": results differ from those of the run that was interrupted");
     } else {
-      refused += "\n  " + text_of(change);
+      refused += "\n  " + text_of_change(change);
       if (change.key == "train.steps") {
         refused += " (the end of the cosine decay; schedule.decay_steps=" + change.before + " keeps it)";
       }

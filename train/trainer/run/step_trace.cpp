@@ -16,7 +16,7 @@ namespace {
 /// Tracks of a process in the trace.
 enum Track : int { kTraining = 0, kDevice = 1, kCommunication = 2, kDeviceCommunication = 3 };
 
-double unix_seconds() {
+double exact_unix_seconds() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
 }
 
@@ -32,7 +32,7 @@ void StepTrace::begin_step(std::int64_t step) {
   MOH_CHECK(current_ == nullptr, "one traced step at a time");
   if (unix_first_ == 0) {
     first_ = monotonic_seconds();
-    unix_first_ = unix_seconds();
+    unix_first_ = exact_unix_seconds();
   }
   step_ = step;
   step_began_ = monotonic_seconds();

@@ -13,7 +13,7 @@ namespace moh {
 namespace {
 
 /// The mean of a loss over the layers that have it; undefined if none has.
-Variable mean_of(Variable LayerRouting::*loss, std::span<const LayerRouting> routing) {
+Variable mean_over_layers(Variable LayerRouting::*loss, std::span<const LayerRouting> routing) {
   Variable sum;
   std::int64_t layers = 0;
   for (const LayerRouting& layer : routing) {
@@ -43,7 +43,7 @@ std::int64_t count_dead(std::span<const float> load) {
 }
 
 Variable mean_balance_loss(std::span<const LayerRouting> routing) {
-  return mean_of(&LayerRouting::balance, routing);
+  return mean_over_layers(&LayerRouting::balance, routing);
 }
 
 Variable add_routing_losses(const Variable& task_loss, const Variable& balance,
@@ -53,7 +53,7 @@ Variable add_routing_losses(const Variable& task_loss, const Variable& balance,
     if (loss.defined() && weight > 0) total = add(total, scale(loss, weight * share));
   };
   with(balance, moh.balance_weight * factor_of(&LayerRouting::balance, routing, moh));
-  with(mean_of(&LayerRouting::z_loss, routing),
+  with(mean_over_layers(&LayerRouting::z_loss, routing),
        moh.z_loss_weight * factor_of(&LayerRouting::z_loss, routing, moh));
   return total;
 }

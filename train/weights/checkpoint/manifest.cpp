@@ -16,21 +16,21 @@
 namespace moh {
 
 namespace fs = std::filesystem;
-using nlohmann::json;
+using Json = nlohmann::json;
 
 namespace {
 
 constexpr const char* kFormat = "moh-checkpoint";
 constexpr std::uint64_t kMaxManifestBytes = 100'000'000;
 constexpr std::int64_t kMaxOptimizerShards = 99'999;  // file names have 5 digits
-constexpr int kMaxDepth = 8;
+constexpr int kMaxManifestDepth = 8;
 
-std::string text_of(const json& document) {
+std::string text_of(const Json& document) {
   return document.dump(1) + '\n';
 }
 
 /// The checksum of all other members. Keys are sorted, so that equal contents give equal text.
-std::string checksum_of(json document) {
+std::string checksum_of(Json document) {
   document.erase("checksum");
   return checksum_hex(document.dump());
 }
@@ -41,7 +41,7 @@ class ManifestReader {
 
   Manifest read() {
     const std::string text = read_text_file(path_, InputKind::kCheckpoint, kMaxManifestBytes);
-    const json document = parse(text);
+    const Json document = parse(text);
     check_version(document);
     // Differences that the parser ignores (spaces, a key twice, bytes after a NUL) are damage, too.
     if (text != text_of(document))
@@ -55,7 +55,7 @@ class ManifestReader {
     if (document.contains("metric")) manifest.metric = member<double>(document, "metric");
     manifest.num_optimizer_shards =
         static_cast<int>(whole_number(document, "num_optimizer_shards", kMaxOptimizerShards));
-    for (const json& entry : member<json::array_t>(document, "files"))
+    for (const Json& entry : member<Json::array_t>(document, "files"))
       manifest.files.push_back(file_of(entry));
     check_list(manifest);
     check_folder(manifest);
@@ -63,19 +63,20 @@ class ManifestReader {
   }
 
  private:
-  json parse(const std::string& text) const {
+  Json parse(const std::string& text) const {
     // The library copies and prints documents recursively: deep nesting in a hostile file would overflow the
     // stack.
-    const auto refuse_depth = [this](int depth, json::parse_event_t, json&) {
-      if (depth > kMaxDepth) fail("", "at most " + std::to_string(kMaxDepth) + " levels of nesting", "more");
+    const auto refuse_depth = [this](int depth, Json::parse_event_t, Json&) {
+      if (depth > kMaxManifestDepth)
+        fail("", "at most " + std::to_string(kMaxManifestDepth) + " levels of nesting", "more");
       return true;
     };
-    json document = json::parse(text, refuse_depth, /*allow_exceptions=*/false);
+    Json document = Json::parse(text, refuse_depth, /*allow_exceptions=*/false);
     if (!document.is_object()) fail("", "a JSON object", "something else", "the checkpoint is damaged");
     return document;
   }
 
-  void check_version(const json& document) const {
+  void check_version(const Json& document) const {
     const auto format = member<std::string>(document, "format");
     if (format != kFormat) fail("format", kFormat, printable(format));
     const std::int64_t version = whole_number(document, "format_version", INT64_MAX);
@@ -85,13 +86,13 @@ class ManifestReader {
     }
   }
 
-  ManifestFile file_of(const json& entry) const {
+  ManifestFile file_of(const Json& entry) const {
     ManifestFile file;
     file.name = member<std::string>(entry, "name");
     file.bytes = static_cast<std::uint64_t>(whole_number(entry, "bytes", INT64_MAX));
     file.checksum = member<std::string>(entry, "checksum");
     if (entry.contains("tensors")) {
-      for (const auto& [name, checksum] : member<json::object_t>(entry, "tensors")) {
+      for (const auto& [name, checksum] : member<Json::object_t>(entry, "tensors")) {
         if (!checksum.is_string())
           fail("tensor " + printable(name), "a checksum", printable(checksum.dump()));
         file.tensors.emplace(name, checksum.get<std::string>());
@@ -137,17 +138,17 @@ class ManifestReader {
   }
 
   template <class T>
-  T member(const json& object, const char* key) const {
+  T member(const Json& object, const char* key) const {
     try {
       return object.at(key).get<T>();
-    } catch (const json::exception&) {
+    } catch (const Json::exception&) {
       fail(key, "a value of its type",
            object.is_object() && object.contains(key) ? "a value of another type" : "no such key");
     }
   }
 
-  std::int64_t whole_number(const json& object, const char* key, std::int64_t most) const {
-    const json value = member<json>(object, key);
+  std::int64_t whole_number(const Json& object, const char* key, std::int64_t most) const {
+    const Json value = member<Json>(object, key);
     const bool fits =
         value.is_number_unsigned() && value.get<std::uint64_t>() <= static_cast<std::uint64_t>(most);
     if (!fits) fail(key, "a whole number from 0 to " + std::to_string(most), printable(value.dump()));
@@ -188,11 +189,11 @@ const ManifestFile* Manifest::find(std::string_view name) const {
 }
 
 std::string to_json(const Manifest& manifest) {
-  json document = {{"format", kFormat},
+  Json document = {{"format", kFormat},
                    {"format_version", kCheckpointFormatVersion},
                    {"step", manifest.step},
                    {"num_optimizer_shards", manifest.num_optimizer_shards},
-                   {"files", json::array()}};
+                   {"files", Json::array()}};
   if (manifest.metric) document["metric"] = *manifest.metric;
   for (const ManifestFile& file : manifest.files) {
     document["files"].push_back({{"name", file.name}, {"bytes", file.bytes}, {"checksum", file.checksum}});

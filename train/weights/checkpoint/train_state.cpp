@@ -15,21 +15,21 @@ namespace {
 constexpr int kVersion = 1;
 constexpr const char *kModelOnly = "model_only", *kIdentity = "task";
 
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 
 /// Limits the nesting, as the JSON library's functions are recursive and deep nesting would overflow the
 /// stack.
-Json parse(std::string_view text) {
+OrderedJson parse(std::string_view text) {
   constexpr int kMaxDepth = 4;
-  return Json::parse(text, [](int depth, Json::parse_event_t, Json&) {
+  return OrderedJson::parse(text, [](int depth, OrderedJson::parse_event_t, OrderedJson&) {
     if (depth > kMaxDepth)
       throw std::runtime_error("expected at most " + std::to_string(kMaxDepth) + " levels, found more");
     return true;
   });
 }
 
-std::int64_t count_at(const Json& json, const char* key) {
-  const Json& value = json.at(key);
+std::int64_t count_at(const OrderedJson& json, const char* key) {
+  const OrderedJson& value = json.at(key);
   constexpr std::int64_t kMost = std::int64_t{1} << 53;  // leaves room for additions
   if (!value.is_number_integer() || value.get<std::int64_t>() < 0 || value.get<std::int64_t>() > kMost) {
     throw std::runtime_error(std::string(key) + ": expected a count, found " + printable(value.dump(), 200));
@@ -37,13 +37,13 @@ std::int64_t count_at(const Json& json, const char* key) {
   return value.get<std::int64_t>();
 }
 
-std::vector<std::pair<std::string, std::string>> texts_at(const Json& json, const char* key) {
+std::vector<std::pair<std::string, std::string>> texts_at(const OrderedJson& json, const char* key) {
   std::vector<std::pair<std::string, std::string>> texts;
   for (const auto& [name, value] : json.at(key).items()) texts.emplace_back(name, value.get<std::string>());
   return texts;
 }
 
-TrainState read(const Json& json) {
+TrainState read(const OrderedJson& json) {
   const std::int64_t version = count_at(json, "version");
   if (version != kVersion) {
     throw std::runtime_error("version: expected " + std::to_string(kVersion) + ", found " +
@@ -56,7 +56,7 @@ TrainState read(const Json& json) {
   state.optimizer_steps = count_at(json, "optimizer_steps");
   state.skipped_in_row = count_at(json, "skipped_in_row");
   state.elapsed_seconds = json.at("elapsed_seconds").get<double>();
-  const Json& best = json.at("best_score");
+  const OrderedJson& best = json.at("best_score");
   if (!best.is_null()) state.best_score = best.get<double>();
   state.evaluation_due = json.at("evaluation_due").get<bool>();
   state.average_warmup = json.at("average_warmup").get<bool>();
@@ -70,11 +70,11 @@ TrainState read(const Json& json) {
 }
 
 /// The object of trainer.json in a checkpoint that holds a model only; null for other texts.
-Json model_only_object(std::string_view text) {
+OrderedJson model_only_object(std::string_view text) {
   try {
-    Json json = parse(text);
+    OrderedJson json = parse(text);
     const auto found = json.find(kModelOnly);
-    return found != json.end() && *found == true ? json : Json();
+    return found != json.end() && *found == true ? json : OrderedJson();
   } catch (const std::exception&) {
     return {};  // whoever reads it as the state of a run says what is wrong
   }
@@ -84,8 +84,8 @@ std::string name_of(const StoredCheckpoint& checkpoint) {
   return "checkpoint " + checkpoint_folder_name(checkpoint.step());
 }
 
-Json object_of(const std::vector<std::pair<std::string, std::string>>& texts) {
-  Json object = Json::object();
+OrderedJson object_of(const std::vector<std::pair<std::string, std::string>>& texts) {
+  OrderedJson object = OrderedJson::object();
   for (const auto& [name, value] : texts) object[name] = value;
   return object;
 }
@@ -93,22 +93,23 @@ Json object_of(const std::vector<std::pair<std::string, std::string>>& texts) {
 }  // namespace
 
 std::string to_json(const TrainState& state) {
-  const Json json = {{"version", kVersion},
-                     {"step", state.step},
-                     {"samples", state.samples},
-                     {"items", state.items},
-                     {"optimizer_steps", state.optimizer_steps},
-                     {"skipped_in_row", state.skipped_in_row},
-                     {"elapsed_seconds", state.elapsed_seconds},
-                     {"best_score", state.best_score ? Json(*state.best_score) : Json(nullptr)},
-                     {"recent_losses", state.recent_losses},
-                     {"recent_grad_norms", state.recent_grad_norms},
-                     {"selections", state.selections},
-                     {"average_warmup", state.average_warmup},
-                     {"evaluation_due", state.evaluation_due},
-                     {"seed", state.seed},
-                     {kIdentity, object_of(state.identity)},
-                     {"data", object_of(state.data)}};
+  const OrderedJson json = {
+      {"version", kVersion},
+      {"step", state.step},
+      {"samples", state.samples},
+      {"items", state.items},
+      {"optimizer_steps", state.optimizer_steps},
+      {"skipped_in_row", state.skipped_in_row},
+      {"elapsed_seconds", state.elapsed_seconds},
+      {"best_score", state.best_score ? OrderedJson(*state.best_score) : OrderedJson(nullptr)},
+      {"recent_losses", state.recent_losses},
+      {"recent_grad_norms", state.recent_grad_norms},
+      {"selections", state.selections},
+      {"average_warmup", state.average_warmup},
+      {"evaluation_due", state.evaluation_due},
+      {"seed", state.seed},
+      {kIdentity, object_of(state.identity)},
+      {"data", object_of(state.data)}};
   return json.dump(2) + "\n";
 }
 
@@ -129,7 +130,7 @@ TrainState train_state_of(const StoredCheckpoint& checkpoint) {
 }
 
 std::string model_only_json(const TrainedIdentity& identity) {
-  Json json = Json::object();
+  OrderedJson json = OrderedJson::object();
   json[kModelOnly] = true;
   if (!identity.empty()) json[kIdentity] = object_of(identity);
   return json.dump(2) + "\n";
@@ -140,7 +141,7 @@ bool is_model_only(const StoredCheckpoint& checkpoint) {
 }
 
 TrainedIdentity trained_identity(const StoredCheckpoint& checkpoint) {
-  const Json json = model_only_object(checkpoint.trainer_json());
+  const OrderedJson json = model_only_object(checkpoint.trainer_json());
   if (json.is_null()) return train_state_of(checkpoint).identity;
   if (!json.contains(kIdentity)) return {};
   try {

@@ -14,10 +14,10 @@ namespace {
 using nlohmann::json;
 
 constexpr std::uint64_t kMaxBytes = 1 << 20;
-constexpr int kMaxDepth = 16;
+constexpr int kMaxConfigDepth = 16;
 
 /// nullptr for a key that is absent or whose value is null.
-const json* find(const json& members, std::string_view key) {
+const json* find_member(const json& members, std::string_view key) {
   const auto found = members.find(key);
   return found == members.end() || found->is_null() ? nullptr : &*found;
 }
@@ -25,7 +25,7 @@ const json* find(const json& members, std::string_view key) {
 /// The value of a required key, of the type for which `is` returns true; `is` null: of any type.
 const json& get(const ConfigJson& owner, const json& members, std::string_view key, std::string_view expected,
                 bool (json::*is)() const noexcept = nullptr) {
-  const json* found = find(members, key);
+  const json* found = find_member(members, key);
   if (found == nullptr) owner.damaged(key, expected, "nothing");
   if (is != nullptr && !(found->*is)()) owner.damaged(key, expected, printable(found->dump()));
   return *found;
@@ -57,7 +57,7 @@ struct ConfigJson::Object {
 ConfigJson::ConfigJson(const std::filesystem::path& path)
     : path_(path),
       object_(std::make_shared<Object>(
-          Object{json::parse(read_json_object(path, InputKind::kCheckpoint, kMaxBytes, kMaxDepth))})) {}
+          Object{json::parse(read_json_object(path, InputKind::kCheckpoint, kMaxBytes, kMaxConfigDepth))})) {}
 
 std::vector<std::string> ConfigJson::keys() const {
   std::vector<std::string> keys;
@@ -68,7 +68,7 @@ std::vector<std::string> ConfigJson::keys() const {
 }
 
 bool ConfigJson::has(std::string_view key) const {
-  return find(object_->members, key) != nullptr;
+  return find_member(object_->members, key) != nullptr;
 }
 
 bool ConfigJson::is_null(std::string_view key) const {
@@ -76,7 +76,7 @@ bool ConfigJson::is_null(std::string_view key) const {
 }
 
 bool ConfigJson::is_list(std::string_view key) const {
-  const json* found = find(object_->members, key);
+  const json* found = find_member(object_->members, key);
   return found != nullptr && found->is_array();
 }
 
@@ -144,7 +144,7 @@ ConfigJson ConfigJson::object(std::string_view key) const {
 }
 
 std::string ConfigJson::shown(std::string_view key) const {
-  const json* found = find(object_->members, key);
+  const json* found = find_member(object_->members, key);
   return found == nullptr ? "nothing" : printable(found->dump());
 }
 

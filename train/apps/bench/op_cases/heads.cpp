@@ -14,7 +14,7 @@ namespace moh::op_cases {
 namespace {
 
 constexpr std::int64_t kShared = 2, kRouted = kHeads - kShared, kKept = 6;  // half of them active
-constexpr std::int64_t kTokens = 2048;                                      // per sequence
+constexpr std::int64_t kSequenceTokens = 2048;                              // per sequence
 
 StreamingCase make_query_norm(Placement placement, std::int64_t bytes) {
   const Tensor q = random_items({kHeads, kHeadDim}, placement, bytes);
@@ -48,8 +48,8 @@ StreamingCase make_route_heads(Placement placement, std::int64_t bytes) {
 /// Every sequence selects the same random half of its (token, head) pairs. The lists take twice the memory of
 /// the selection.
 StreamingCase make_head_lists(Placement placement, std::int64_t bytes) {
-  const std::int64_t pairs = kTokens * kHeads, batch = count_for(DType::kInt32, bytes, pairs / 2);
-  const Tensor selected = empty({batch, kTokens, kHeads}, DType::kUInt8);
+  const std::int64_t pairs = kSequenceTokens * kHeads, batch = count_for(DType::kInt32, bytes, pairs / 2);
+  const Tensor selected = empty({batch, kSequenceTokens, kHeads}, DType::kUInt8);
   auto* const to = selected.data<std::uint8_t>();
   double chosen = 0;
   for (std::int64_t i = 0; i < pairs; ++i)

@@ -15,7 +15,7 @@ namespace moh::op_cases {
 
 namespace {
 
-constexpr std::int64_t kTokens = 256;                           // per latent in DiT
+constexpr std::int64_t kLatentTokens = 256;                     // per latent in DiT
 constexpr std::int64_t kShift = 0, kGate = 2, kConditions = 6;  // rows of a modulation
 
 /// Hidden states [B, 256, 1024] and the modulation computed from their conditions, [B, 6, 1024], whose bytes
@@ -25,7 +25,7 @@ struct Modulated {
 };
 
 Modulated modulated(Placement placement, std::int64_t bytes) {
-  const Tensor x = random_items({kTokens, kWidth}, placement, bytes);
+  const Tensor x = random_items({kLatentTokens, kWidth}, placement, bytes);
   return {x, random_tensor({x.dim(0), kConditions, kWidth}, placement, 2)};
 }
 
@@ -141,23 +141,25 @@ std::vector<StreamingFamily> of_images() {
   constexpr std::int64_t kNoise = 8, kLatent = 32,
                          kLatentPatch = 2;  // output of a DiT: channels, side, patch
   using Inputs = std::vector<Variable>;
-  return {{"conv2d", make_conv2d},
-          {"depthwise_conv2d", make_depthwise_conv2d},
-          {"layer_norm_modulate", make_layer_norm_modulate},
-          {"group_norm", make_group_norm},
-          {"gate_residual", make_gate_residual},
-          {"diffusion_loss", make_diffusion_loss},
-          {"conv_glu", make_conv_glu},
-          {"adaptive_avg_pool", make_adaptive_avg_pool},
-          {"add_positions", make_add_positions},
-          {"add_expert", make_add_expert},
-          alike("drop_path", {kTokens, kWidth}, 1, 2, 2,
-                [](const Inputs& in) {
-                  return drop_path(in[0], 0.1, {1, 2});
-                }),
-          alike("patchify", {3, kPhotograph, kPhotograph}, 1, 2, 2,
-                [](const Inputs& in) { return patchify(in[0], kPatch, PatchOrder::kChannelRowColumn); }),
-          alike("unpatchify", {kTokens, kNoise * kLatentPatch * kLatentPatch}, 1, 2, 2, [](const Inputs& in) {
+  return {
+      {"conv2d", make_conv2d},
+      {"depthwise_conv2d", make_depthwise_conv2d},
+      {"layer_norm_modulate", make_layer_norm_modulate},
+      {"group_norm", make_group_norm},
+      {"gate_residual", make_gate_residual},
+      {"diffusion_loss", make_diffusion_loss},
+      {"conv_glu", make_conv_glu},
+      {"adaptive_avg_pool", make_adaptive_avg_pool},
+      {"add_positions", make_add_positions},
+      {"add_expert", make_add_expert},
+      alike("drop_path", {kLatentTokens, kWidth}, 1, 2, 2,
+            [](const Inputs& in) {
+              return drop_path(in[0], 0.1, {1, 2});
+            }),
+      alike("patchify", {3, kPhotograph, kPhotograph}, 1, 2, 2,
+            [](const Inputs& in) { return patchify(in[0], kPatch, PatchOrder::kChannelRowColumn); }),
+      alike(
+          "unpatchify", {kLatentTokens, kNoise * kLatentPatch * kLatentPatch}, 1, 2, 2, [](const Inputs& in) {
             return unpatchify(in[0], {kNoise, kLatent, kLatent}, kLatentPatch, PatchOrder::kRowColumnChannel);
           })};
 }

@@ -18,7 +18,7 @@ namespace moh {
 
 namespace {
 
-constexpr std::string_view kFormat = "JPEG";
+constexpr std::string_view kJpegFormat = "JPEG";
 
 constexpr int kEndOfImage = 0xd9, kTemporary = 0x01;
 constexpr bool is_restart(int marker) {
@@ -36,7 +36,7 @@ constexpr bool is_segment(int marker) {
 constexpr int kMaxScans = 400;
 
 /// Blocks of 64 pixels take at least a bit, with Huffman codes.
-constexpr std::int64_t kPixelsPerByte = std::int64_t{64} * 8;
+constexpr std::int64_t kJpegPixelsPerByte = std::int64_t{64} * 8;
 
 /// CMYK as Adobe's programs store it, inverted, to RGB, rounded as Pillow rounds.
 void rgb_of_cmyk(const std::uint8_t* cmyk, int pixels, std::uint8_t* rgb) {
@@ -86,10 +86,10 @@ class JpegDecoder {
     if (status != JPEG_HEADER_OK) fail_incomplete("ends within its header");
     const int channels = info_.num_components;
     if (channels != 1 && channels != 3 && channels != 4)
-      file_.fail(kFormat, "1, 3 or 4 colour components", std::to_string(channels));
+      file_.fail(kJpegFormat, "1, 3 or 4 colour components", std::to_string(channels));
     const PictureSize size{static_cast<int>(info_.image_width), static_cast<int>(info_.image_height)};
     // Arithmetic codes can take less than a bit.
-    file_.check_size(kFormat, size, info_.arith_code != 0 ? kMaxPicturePixels : kPixelsPerByte);
+    file_.check_size(kJpegFormat, size, info_.arith_code != 0 ? kMaxPicturePixels : kJpegPixelsPerByte);
     return size;
   }
 
@@ -136,14 +136,14 @@ class JpegDecoder {
 
   [[noreturn]] void fail_in_library() {
     if (too_many_scans_)
-      file_.fail(kFormat, "at most " + std::to_string(kMaxScans) + " scans", "more of them");
+      file_.fail(kJpegFormat, "at most " + std::to_string(kMaxScans) + " scans", "more of them");
     std::array<char, JMSG_LENGTH_MAX> message{};
     info_.err->format_message(reinterpret_cast<j_common_ptr>(&info_), message.data());
-    file_.fail(kFormat, "a picture that libjpeg can decode", message.data());
+    file_.fail(kJpegFormat, "a picture that libjpeg can decode", message.data());
   }
 
   [[noreturn]] void fail_incomplete(const std::string& found) {
-    file_.fail(kFormat, "a complete picture",
+    file_.fail(kJpegFormat, "a complete picture",
                "one that " + found + ", at byte " + std::to_string(file_.bytes.size()));
   }
 
@@ -199,7 +199,7 @@ class JpegDecoder {
       if (is_segment(marker)) {
         skip_segment(rest);
       } else if (!is_restart(marker) && marker != kTemporary) {
-        file_.fail(kFormat, "the end of the picture after its data",
+        file_.fail(kJpegFormat, "the end of the picture after its data",
                    "the marker ff" + hex_digits(std::string(1, static_cast<char>(marker))));
       }
       marker = 0;

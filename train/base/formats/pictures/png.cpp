@@ -15,10 +15,10 @@ namespace moh {
 
 namespace {
 
-constexpr std::string_view kFormat = "PNG";
+constexpr std::string_view kPngFormat = "PNG";
 
 /// deflate makes at most 1032 bytes of one; of one bit each there are 8 pixels in a byte.
-constexpr std::int64_t kPixelsPerByte = std::int64_t{1032} * 8;
+constexpr std::int64_t kPngPixelsPerByte = std::int64_t{1032} * 8;
 
 /// Chunks that change no pixel of the result; some are compressed, and would take memory.
 constexpr png_byte kIgnoredChunks[] =
@@ -59,7 +59,7 @@ class PngDecoder {
     guarded([this] { png_read_info(png_, info_); });
     const png_uint_32 width = png_get_image_width(png_, info_), height = png_get_image_height(png_, info_);
     const PictureSize size{static_cast<int>(width), static_cast<int>(height)};
-    file_.check_size(kFormat, size, kPixelsPerByte);
+    file_.check_size(kPngFormat, size, kPngPixelsPerByte);
     return size;
   }
 
@@ -102,9 +102,9 @@ class PngDecoder {
       return;
     }
     if (incomplete_)
-      file_.fail(kFormat, "a complete picture",
+      file_.fail(kPngFormat, "a complete picture",
                  "one that ends within its data, at byte " + std::to_string(file_.bytes.size()));
-    file_.fail(kFormat, "a picture that libpng can decode", message_.data());
+    file_.fail(kPngFormat, "a picture that libpng can decode", message_.data());
   }
 
   [[noreturn]] void jump_back(const char* message) {

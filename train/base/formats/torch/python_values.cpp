@@ -32,7 +32,7 @@ std::string scalar_bytes(const PickleTree& tree, PickleId id) {
 }
 
 template <class Stored, class Python>
-std::optional<TorchPlain> number(const std::string& bytes) {
+std::optional<TorchPlain> scalar_of(const std::string& bytes) {
   if (bytes.size() != sizeof(Stored)) return std::nullopt;
   return static_cast<Python>(record_at<Stored>(std::as_bytes(std::span(bytes))));
 }
@@ -48,11 +48,11 @@ std::optional<TorchPlain> numpy_scalar(const PickleTree& tree, PickleId id) {
     return std::nullopt;
   const PickleId dtype = tree.args(args[0])[0];
   const std::string bytes = scalar_bytes(tree, args[1]);
-  if (tree.is_text(dtype, "f8")) return number<double, double>(bytes);
-  if (tree.is_text(dtype, "f4")) return number<float, double>(bytes);
-  if (tree.is_text(dtype, "i8")) return number<std::int64_t, std::int64_t>(bytes);
-  if (tree.is_text(dtype, "i4")) return number<std::int32_t, std::int64_t>(bytes);
-  if (tree.is_text(dtype, "b1")) return number<std::uint8_t, bool>(bytes);
+  if (tree.is_text(dtype, "f8")) return scalar_of<double, double>(bytes);
+  if (tree.is_text(dtype, "f4")) return scalar_of<float, double>(bytes);
+  if (tree.is_text(dtype, "i8")) return scalar_of<std::int64_t, std::int64_t>(bytes);
+  if (tree.is_text(dtype, "i4")) return scalar_of<std::int32_t, std::int64_t>(bytes);
+  if (tree.is_text(dtype, "b1")) return scalar_of<std::uint8_t, bool>(bytes);
   return std::nullopt;
 }
 

@@ -33,7 +33,8 @@ std::string joined(const std::vector<std::string>& names) {
   return text;
 }
 
-std::vector<std::string> lines_of(std::string_view text) {
+/// The lines of a text that ends each of them with a newline.
+std::vector<std::string> ended_lines(std::string_view text) {
   std::vector<std::string> lines;
   while (!text.empty()) {
     const std::size_t end = std::min(text.find('\n'), text.size());
@@ -143,7 +144,7 @@ ShardIndex read_shard_index(const fs::path& path, std::uint64_t archive_bytes, c
       throw StaleIndex(error_message(printable_path(path), key, expected, printable(found)));
   }
   ShardIndex index{numbers_of(file, "offsets"), numbers_of(file, "sizes"), numbers_of(file, "labels"),
-                   lines_of(entry_of(file, "classes"))};
+                   ended_lines(entry_of(file, "classes"))};
   check_index(index, path, archive_bytes);
   const std::string expected = entry_of(file, "checksum"), found = checksum_of(index, archive);
   if (found != expected)

@@ -40,7 +40,7 @@ AnalyzedModel sizes_of(const LlamaConfig& c) {
           .vocab_size = c.vocab_size};
 }
 
-std::vector<TokenId> ids_of(const Tokenizer& tokenizer, const std::string& text) {
+std::vector<TokenId> encoded_whole(const Tokenizer& tokenizer, const std::string& text) {
   std::vector<TokenId> ids;
   tokenizer.encode(text, ids);
   return ids;
@@ -52,7 +52,7 @@ std::vector<TokenId> chosen_tokens(const Tokenizer& tokenizer, const std::vector
   for (const std::string& text : texts) {
     std::vector<TokenId> ids;
     try {
-      ids = ids_of(tokenizer, text);
+      ids = encoded_whole(tokenizer, text);
     } catch (const DataError& error) {
       throw DataError("analyze: token '" + printable(text) + "': " + error.what());
     }
@@ -95,7 +95,7 @@ std::vector<ShownToken> token_table(const Tokenizer& tokenizer, const AnalyzeOpt
 
 void add_text(AnalysisInputs& inputs, const Llama& model, const Tokenizer& tokenizer,
               const std::string& text) {
-  const std::vector<TokenId> ids = ids_of(tokenizer, text);
+  const std::vector<TokenId> ids = encoded_whole(tokenizer, text);
   const auto length = static_cast<std::int64_t>(ids.size());
   if (length == 0) return;
   if (length > model.config().max_positions) {

@@ -77,8 +77,8 @@ std::optional<CorpusFile> read_tokens(const InputPath& input, const Tokenizer& t
 }
 
 /// The ids of a token file for a tokenizer that may be narrowed to the rows of a model.
-TokenSourcePtr ids_of(const std::shared_ptr<const TokenFile>& file, const Tokenizer& tokenizer,
-                      const std::string& path) {
+TokenSourcePtr token_source_of(const std::shared_ptr<const TokenFile>& file, const Tokenizer& tokenizer,
+                               const std::string& path) {
   if (file->info().vocab_size <= tokenizer.vocab_size()) return file;
   return within_rows(file, tokenizer.vocab_size(), path);
 }
@@ -89,7 +89,7 @@ std::optional<CorpusFile> read_large_text(const InputPath& input, const Tokenize
   std::string checksum = checksum_of_file(input.path);
   const auto tokens = cached_tokens(input, checksum, tokenizer, options, skipped);
   if (tokens == nullptr) return std::nullopt;
-  return CorpusFile{input.path, ids_of(tokens, tokenizer, input.path), std::move(checksum)};
+  return CorpusFile{input.path, token_source_of(tokens, tokenizer, input.path), std::move(checksum)};
 }
 
 std::optional<CorpusFile> open_text_file(const InputPath& input, const Tokenizer& tokenizer,
@@ -127,7 +127,7 @@ std::optional<CorpusFile> open_tokens(const InputPath& input, const Tokenizer& t
     auto file = TokenFile::open(input.path);
     file->require_tokenizer(tokenizer);
     const std::string& checksum = file->info().checksum;
-    return CorpusFile{input.path, ids_of(file, tokenizer, input.path),
+    return CorpusFile{input.path, token_source_of(file, tokenizer, input.path),
                       checksum.empty() ? sampled_checksum(*file) : checksum};
   }
   return open_text_file(input, tokenizer, options, skipped);

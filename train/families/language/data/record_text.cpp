@@ -33,7 +33,7 @@ std::string quoted(const std::string& key) {
   return "'" + printable(key) + "'";
 }
 
-std::string shown(const Json& value) {
+std::string shown_json(const Json& value) {
   return printable(value.dump(-1, ' ', true, Json::error_handler_t::replace).substr(0, 60));
 }
 
@@ -58,7 +58,7 @@ class RecordReader::Record {
     if (!json_.is_object()) fail("", "a JSON object", printable(part.text.substr(0, 60)));
   }
   Record(std::string where, Json object) : where_(std::move(where)), json_(std::move(object)) {
-    if (!json_.is_object()) fail("", "a JSON object", shown(json_));
+    if (!json_.is_object()) fail("", "a JSON object", shown_json(json_));
   }
 
   [[noreturn]] void fail(std::string_view what, std::string_view expected, std::string_view found,
@@ -72,7 +72,7 @@ class RecordReader::Record {
   const std::string& text(const std::string& key) const {
     const auto found = json_.find(key);
     if (found == json_.end() || !found->is_string())
-      fail("", "a text at the key " + quoted(key), found == json_.end() ? "no such key" : shown(*found));
+      fail("", "a text at the key " + quoted(key), found == json_.end() ? "no such key" : shown_json(*found));
     return found->get_ref<const std::string&>();
   }
   /// "the keys 'a', 'b'".
@@ -228,7 +228,7 @@ std::vector<TextSegment> RecordReader::messages(const Record& record) const {
   const auto found = record.json().find(kMessages);
   if (found == record.json().end() || !found->is_array() || found->empty()) {
     record.fail("", "a list of messages at the key " + quoted(kMessages),
-                found == record.json().end() ? "no such key" : shown(*found));
+                found == record.json().end() ? "no such key" : shown_json(*found));
   }
   std::vector<TextSegment> segments;
   bool has_answer = false;

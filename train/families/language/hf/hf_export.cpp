@@ -18,38 +18,38 @@ namespace moh {
 
 namespace {
 
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 
-Json optional_token(const std::optional<std::int64_t>& id) {
-  return id ? Json(*id) : Json();
+OrderedJson optional_token(const std::optional<std::int64_t>& id) {
+  return id ? OrderedJson(*id) : OrderedJson();
 }
 
-Json end_tokens(const std::vector<std::int64_t>& ids) {
+OrderedJson end_tokens(const std::vector<std::int64_t>& ids) {
   if (ids.empty()) return {};
-  return ids.size() == 1 ? Json(ids[0]) : Json(ids);
+  return ids.size() == 1 ? OrderedJson(ids[0]) : OrderedJson(ids);
 }
 
-void add_tokens(const HfTokenIds& tokens, Json& json) {
+void add_tokens(const HfTokenIds& tokens, OrderedJson& json) {
   json["bos_token_id"] = optional_token(tokens.bos);
   json["eos_token_id"] = end_tokens(tokens.eos);
   json["pad_token_id"] = optional_token(tokens.pad);
 }
 
-Json yarn_json(const RopeScaling& scaling) {
-  Json json = {{"rope_type", "yarn"},
-               {"factor", scaling.factor},
-               {"original_max_position_embeddings", scaling.original_positions},
-               {"beta_fast", scaling.beta_fast},
-               {"beta_slow", scaling.beta_slow}};
+OrderedJson yarn_json(const RopeScaling& scaling) {
+  OrderedJson json = {{"rope_type", "yarn"},
+                      {"factor", scaling.factor},
+                      {"original_max_position_embeddings", scaling.original_positions},
+                      {"beta_fast", scaling.beta_fast},
+                      {"beta_slow", scaling.beta_slow}};
   if (scaling.attention_factor > 0) json["attention_factor"] = scaling.attention_factor;
   if (!scaling.truncate) json["truncate"] = false;
   return json;
 }
 
-Json scaling_json(const RopeScaling& scaling) {
+OrderedJson scaling_json(const RopeScaling& scaling) {
   switch (scaling.kind) {
     case RopeScalingKind::kNone:
-      return Json::object();
+      return OrderedJson::object();
     case RopeScalingKind::kLinear:
       return {{"rope_type", "linear"}, {"factor", scaling.factor}};
     case RopeScalingKind::kLlama3:
@@ -67,17 +67,17 @@ Json scaling_json(const RopeScaling& scaling) {
 }
 
 /// Keys of transformers 4, then those of transformers 5, which prefers the latter if both are present.
-void add_rope(const LlamaConfig& model, Json& json) {
-  Json scaling = scaling_json(model.rope_scaling);
+void add_rope(const LlamaConfig& model, OrderedJson& json) {
+  OrderedJson scaling = scaling_json(model.rope_scaling);
   json["rope_theta"] = model.rope_theta;
-  json["rope_scaling"] = scaling.empty() ? Json() : scaling;
+  json["rope_scaling"] = scaling.empty() ? OrderedJson() : scaling;
   if (scaling.empty()) scaling["rope_type"] = "default";
   scaling["rope_theta"] = model.rope_theta;
   json["rope_parameters"] = std::move(scaling);
 }
 
-Json per_layer_json(const PerLayer& counts) {
-  return counts.each.empty() ? Json(counts.every) : Json(counts.each);
+OrderedJson per_layer_json(const PerLayer& counts) {
+  return counts.each.empty() ? OrderedJson(counts.every) : OrderedJson(counts.each);
 }
 
 PerLayer active_heads(const LlamaConfig& model) {
@@ -91,8 +91,8 @@ PerLayer active_heads(const LlamaConfig& model) {
 }
 
 /// The shared heads of each layer, ascending.
-Json shared_heads_json(const LlamaConfig& model) {
-  Json lists = Json::array();
+OrderedJson shared_heads_json(const LlamaConfig& model) {
+  OrderedJson lists = OrderedJson::array();
   for (std::int64_t layer = 0; layer < model.layers; ++layer) {
     std::vector<std::int64_t> heads = model.moh.shared_heads.at(layer);
     std::ranges::sort(heads);
@@ -135,7 +135,7 @@ HfForm form_of(const LlamaConfig& model) {
   return model.qkv_bias && !model.mlp_bias ? HfForm::kQwen2 : HfForm::kMoh;
 }
 
-void add_routing(const LlamaConfig& model, Json& json) {
+void add_routing(const LlamaConfig& model, OrderedJson& json) {
   const MohConfig& moh = model.moh;
   json["moh_router"] = name_of(moh.router);
   if (moh.routing != RoutingUnit::kHeads) json["moh_routing"] = name_of(moh.routing);
@@ -154,7 +154,7 @@ void add_routing(const LlamaConfig& model, Json& json) {
   if (moh.router_precision == RouterPrecision::kFloat32) json[std::string(kRouterDtype)] = kRouterFloat32;
 }
 
-void add_class(HfForm form, Json& json) {
+void add_class(HfForm form, OrderedJson& json) {
   const HfNames& names = kHfNames[static_cast<std::size_t>(form)];
   json["architectures"] = {names.architecture};
   json["model_type"] = names.model_type;
@@ -164,7 +164,7 @@ void add_class(HfForm form, Json& json) {
 }
 
 /// Keys of biases and norms that the class has; the rest follows from the class.
-void add_biases(const LlamaConfig& model, HfForm form, Json& json) {
+void add_biases(const LlamaConfig& model, HfForm form, OrderedJson& json) {
   if (form == HfForm::kLlama || form == HfForm::kQwen3) json["attention_bias"] = model.o_bias;
   if (form == HfForm::kLlama || form == HfForm::kMoh) json["mlp_bias"] = model.mlp_bias;
   if (form != HfForm::kMoh) return;
@@ -175,7 +175,7 @@ void add_biases(const LlamaConfig& model, HfForm form, Json& json) {
 
 /// The windows of Qwen 2 and 3: in layers from max_window_layers on, which newer transformers list one by
 /// one.
-void add_window_layers(const LlamaConfig& model, const HfWindow& window, Json& json) {
+void add_window_layers(const LlamaConfig& model, const HfWindow& window, OrderedJson& json) {
   json["use_sliding_window"] = window.size > 0;
   if (window.size == 0) return;
   json["sliding_window"] = window.size;
@@ -184,7 +184,7 @@ void add_window_layers(const LlamaConfig& model, const HfWindow& window, Json& j
     json["layer_types"].push_back(layer < window.first_layer ? kFullLayer : kWindowLayer);
 }
 
-void add_windows(const LlamaConfig& model, HfForm form, Json& json) {
+void add_windows(const LlamaConfig& model, HfForm form, OrderedJson& json) {
   const std::optional<HfWindow> window = as_hf_window(model);
   if (form == HfForm::kQwen2 || form == HfForm::kQwen3) add_window_layers(model, *window, json);
   if (form == HfForm::kMistral) json["sliding_window"] = window->size;
@@ -192,7 +192,7 @@ void add_windows(const LlamaConfig& model, HfForm form, Json& json) {
   if (form == HfForm::kMoh && has_windows) json["sliding_windows"] = per_layer_json(model.sliding_window);
 }
 
-void add_sizes(const LlamaConfig& model, Json& json) {
+void add_sizes(const LlamaConfig& model, OrderedJson& json) {
   json["vocab_size"] = model.vocab_size;
   json["hidden_size"] = model.hidden;
   json["intermediate_size"] = model.intermediate;
@@ -205,9 +205,9 @@ void add_sizes(const LlamaConfig& model, Json& json) {
   json["max_position_embeddings"] = is_dynamic ? model.rope_scaling.original_positions : model.max_positions;
 }
 
-Json config_json(const LlamaConfig& model, std::string_view dtype, const HfTokenIds& tokens) {
+OrderedJson config_json(const LlamaConfig& model, std::string_view dtype, const HfTokenIds& tokens) {
   const HfForm form = form_of(model);
-  Json json;
+  OrderedJson json;
   add_class(form, json);
   add_sizes(model, json);
   json["rms_norm_eps"] = model.norm_eps;
@@ -226,7 +226,7 @@ Json config_json(const LlamaConfig& model, std::string_view dtype, const HfToken
   return json;
 }
 
-void write_json(const std::filesystem::path& path, const Json& json) {
+void write_json(const std::filesystem::path& path, const OrderedJson& json) {
   write_file_durably(path, json.dump(2) + "\n");
 }
 
@@ -242,7 +242,7 @@ void write_hf_model_files(const std::filesystem::path& folder, const LlamaConfig
 }
 
 std::string generation_config_text(const HfTokenIds& tokens) {
-  Json json = Json::object();
+  OrderedJson json = OrderedJson::object();
   add_tokens(tokens, json);
   return json.dump(2) + "\n";
 }

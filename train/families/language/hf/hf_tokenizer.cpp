@@ -16,7 +16,7 @@ namespace moh {
 
 namespace {
 
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 
 const std::string end_of_text(1, '\0');
 constexpr std::uint64_t kMaxBytes = std::uint64_t{256} << 20;
@@ -38,39 +38,39 @@ std::string character_of(int byte) {
   return utf8(0x100 + earlier);
 }
 
-Json vocabulary() {
-  Json ids = Json::object();
+OrderedJson vocabulary() {
+  OrderedJson ids = OrderedJson::object();
   for (int byte = 0; byte < 256; ++byte)
     ids[byte == ByteTokenizer::kEndOfDocument ? end_of_text : character_of(byte)] = byte;
   return ids;
 }
 
 /// Text to the characters of its bytes, and back; words are not split, as nothing is merged.
-Json byte_level() {
+OrderedJson byte_level() {
   return {{"type", "ByteLevel"}, {"add_prefix_space", false}, {"trim_offsets", true}, {"use_regex", false}};
 }
 
-Json tokenizer_json() {
-  const Json end = {{"id", ByteTokenizer::kEndOfDocument},
-                    {"content", end_of_text},
-                    {"single_word", false},
-                    {"lstrip", false},
-                    {"rstrip", false},
-                    {"normalized", false},
-                    {"special", true}};
-  const Json model = {{"type", "BPE"},
-                      {"dropout", nullptr},
-                      {"unk_token", nullptr},
-                      {"continuing_subword_prefix", nullptr},
-                      {"end_of_word_suffix", nullptr},
-                      {"fuse_unk", false},
-                      {"byte_fallback", false},
-                      {"vocab", vocabulary()},
-                      {"merges", Json::array()}};
+OrderedJson tokenizer_json() {
+  const OrderedJson end = {{"id", ByteTokenizer::kEndOfDocument},
+                           {"content", end_of_text},
+                           {"single_word", false},
+                           {"lstrip", false},
+                           {"rstrip", false},
+                           {"normalized", false},
+                           {"special", true}};
+  const OrderedJson model = {{"type", "BPE"},
+                             {"dropout", nullptr},
+                             {"unk_token", nullptr},
+                             {"continuing_subword_prefix", nullptr},
+                             {"end_of_word_suffix", nullptr},
+                             {"fuse_unk", false},
+                             {"byte_fallback", false},
+                             {"vocab", vocabulary()},
+                             {"merges", OrderedJson::array()}};
   return {{"version", "1.0"},
           {"truncation", nullptr},
           {"padding", nullptr},
-          {"added_tokens", Json::array({end})},
+          {"added_tokens", OrderedJson::array({end})},
           {"normalizer", nullptr},
           {"pre_tokenizer", byte_level()},
           {"post_processor", nullptr},
@@ -78,8 +78,8 @@ Json tokenizer_json() {
           {"model", model}};
 }
 
-Json tokenizer_config_json(const Json& bos, const Json& eos, std::int64_t max_length) {
-  Json json = {{"tokenizer_class", "PreTrainedTokenizerFast"}};
+OrderedJson tokenizer_config_json(const OrderedJson& bos, const OrderedJson& eos, std::int64_t max_length) {
+  OrderedJson json = {{"tokenizer_class", "PreTrainedTokenizerFast"}};
   if (!bos.is_null()) json["bos_token"] = bos;
   if (!eos.is_null()) json["eos_token"] = eos;
   json["model_max_length"] = max_length;
@@ -88,25 +88,25 @@ Json tokenizer_config_json(const Json& bos, const Json& eos, std::int64_t max_le
 }
 
 /// The content of an added token; null if there is none of this id.
-Json content_of(const Json& tokenizer, std::int64_t id) {
+OrderedJson content_of(const OrderedJson& tokenizer, std::int64_t id) {
   if (!tokenizer.contains("added_tokens")) return {};
-  for (const Json& token : tokenizer["added_tokens"]) {
-    if (token.value("id", std::int64_t{-1}) == id) return token.value("content", Json());
+  for (const OrderedJson& token : tokenizer["added_tokens"]) {
+    if (token.value("id", std::int64_t{-1}) == id) return token.value("content", OrderedJson());
   }
   return {};
 }
 
-std::string text_of(const Json& json) {
+std::string text_of(const OrderedJson& json) {
   return json.dump(2) + "\n";
 }
 
 /// Writes the configuration of the tokenizer.json in `folder`.
 void write_tokenizer_config(const std::filesystem::path& folder, const HfTokenIds& tokens,
                             std::int64_t max_length) {
-  const Json tokenizer =
-      Json::parse(read_json_object(folder / "tokenizer.json", InputKind::kCheckpoint, kMaxBytes, kMaxDepth));
-  const Json bos = tokens.bos ? content_of(tokenizer, *tokens.bos) : Json();
-  const Json eos = tokens.eos.empty() ? Json() : content_of(tokenizer, tokens.eos.front());
+  const OrderedJson tokenizer = OrderedJson::parse(
+      read_json_object(folder / "tokenizer.json", InputKind::kCheckpoint, kMaxBytes, kMaxDepth));
+  const OrderedJson bos = tokens.bos ? content_of(tokenizer, *tokens.bos) : OrderedJson();
+  const OrderedJson eos = tokens.eos.empty() ? OrderedJson() : content_of(tokenizer, tokens.eos.front());
   write_file_durably(folder / "tokenizer_config.json", text_of(tokenizer_config_json(bos, eos, max_length)));
 }
 
@@ -143,7 +143,8 @@ void complete_tokenizer(const std::filesystem::path& folder, const HfTokenIds& t
   }
   if (!std::filesystem::exists(config)) write_tokenizer_config(folder, tokens, max_length);
   if (original.empty()) return;
-  Json json = Json::parse(read_json_object(config, InputKind::kCheckpoint, kMaxBytes, kMaxDepth));
+  OrderedJson json =
+      OrderedJson::parse(read_json_object(config, InputKind::kCheckpoint, kMaxBytes, kMaxDepth));
   json[kOriginalKey] = original.filename().string();
   write_file_durably(config, text_of(json));
 }

@@ -28,7 +28,7 @@ std::int64_t intermediate_of(const ConfigJson& json, std::int64_t dim) {
 }
 
 /// The context length of the model that these values are of.
-std::int64_t positions_of(const ConfigJson& json, const LlamaConfig& model) {
+std::int64_t trained_positions(const ConfigJson& json, const LlamaConfig& model) {
   if (json.has("max_seq_len")) return json.integer("max_seq_len", 1, kMaxLength);
   if (model.rope_scaling.kind != RopeScalingKind::kNone) return 131072;
   if (model.rope_theta >= 1e6) return 16384;
@@ -80,7 +80,7 @@ LlamaConfig read_meta_params(const std::filesystem::path& params_json, std::int6
   model.norm_eps = json.has("norm_eps") ? json.number("norm_eps") : model.norm_eps;
   model.rope_theta = json.number_or("rope_theta", model.rope_theta);
   model.rope_scaling = scaling_of(json, model);
-  model.max_positions = positions_of(json, model);
+  model.max_positions = trained_positions(json, model);
   require_supported(model, params_json);
   return model;
 }
