@@ -16,7 +16,7 @@ LAYER = re.compile(r"moh_layer\((\S+)(?: OBJECT)?(?: COLD)?(?: WITHOUT(?: [a-z]+
 def layers():
     """What each layer, and each room of train/ ("train/base/io"), may include besides itself, as CMake has it, lowest first."""
     train = (SOURCE_DIR / "train/CMakeLists.txt").read_text()
-    rooms = re.search(r"set\(rooms ([^)]*)\)", train).group(1).split()
+    rooms = re.search(r"set\(rooms\s+([^)]*)\)", train).group(1).split()
     names = ["core", "autograd", "ops", "models", *(f"train/{room}" for room in rooms)]
     direct = {}
     for name in names:
