@@ -5,20 +5,20 @@
 namespace moh {
 namespace {
 
-struct Case {
+struct FieldCase {
   std::string text;
   std::string message;  ///< without "a.yaml:"
 };
 
-void check_all(const std::vector<Case>& cases) {
-  for (const Case& c : cases) {
+void check_fields(const std::vector<FieldCase>& cases) {
+  for (const FieldCase& c : cases) {
     INFO(c.text);
     CHECK(error_of(c.text) == "a.yaml:" + c.message);
   }
 }
 
 TEST_CASE("config fields: unknown keys name the nearest known one") {
-  check_all({
+  check_fields({
       {"optim:\n  lerning_rate: 1\n",
        "2:3: optim.lerning_rate: unknown key; did you mean optim.learning_rate?"},
       {"learning_rate: 1\n", "1:1: learning_rate: unknown key; did you mean optim.learning_rate?"},
@@ -52,7 +52,7 @@ TEST_CASE("config fields: a list of maps") {
   CHECK(load_text(groups, {"optim.groups=[]"}).optim.adamw.groups.empty());
   CHECK(load_text(groups, {"optim.groups=[{match: x}]"}).optim.adamw.groups ==
         std::vector<ParameterGroup>{{.match = {"x"}}});
-  check_all({
+  check_fields({
       {"optim: {groups: x}\n",
        "1:17: optim.groups: expected a list of maps with the keys match, learning_rate_scale, weight_decay, "
        "freeze, found x"},
@@ -82,7 +82,7 @@ TEST_CASE("config fields: a misspelt key is not reported as missing too") {
 
 TEST_CASE("config fields: integers") {
   const std::string expected = "1:7: seed: expected an integer of at least 0, found ";
-  check_all({
+  check_fields({
       {"seed: 1.5\n", expected + "1.5"},
       {"seed: 2.0\n", expected + "2.0; write 2"},
       {"seed: 1e4\n", expected + "1e4; write 10000"},
@@ -166,7 +166,7 @@ TEST_CASE("config fields: truth values are true and false") {
 }
 
 TEST_CASE("config fields: names, devices, texts and paths") {
-  check_all({
+  check_fields({
       {"precision: fp16\n",
        "1:12: precision: expected one of float32 (or fp32, f32), bfloat16 (or bf16), found fp16; float16 is "
        "not supported; use bfloat16"},
@@ -237,7 +237,7 @@ TEST_CASE("config fields: sources with names") {
 }
 
 TEST_CASE("config fields: lists") {
-  check_all({
+  check_fields({
       {"optim: {betas: 0.9}\n",
        "1:16: optim.betas: expected a list of 2 numbers of at least 0 and below 1, found 0.9"},
       {"optim: {betas: [0.9]}\n",
@@ -269,7 +269,7 @@ TEST_CASE("config fields: lists") {
 }
 
 TEST_CASE("config fields: sections hold keys") {
-  check_all({
+  check_fields({
       {"train:\n", "2:1: train: expected keys below it, found nothing; indent its keys, or remove it"},
       {"train:\nsteps: 5\n",
        "2:1: train: expected keys below it, found nothing; indent its keys, or remove it\n"

@@ -9,20 +9,20 @@
 namespace moh {
 namespace {
 
-struct Case {
+struct YamlCase {
   std::string text;
   std::string message;
 };
 
-void check_all(const std::vector<Case>& cases) {
-  for (const Case& c : cases) {
+void check_documents(const std::vector<YamlCase>& cases) {
+  for (const YamlCase& c : cases) {
     INFO(c.text);
     CHECK(error_of(c.text) == c.message);
   }
 }
 
 TEST_CASE("config yaml: a key is given once") {
-  check_all({
+  check_documents({
       {"seed: 1\ntrain:\n  steps: 5\n  steps: 6\n",
        "a.yaml:4:3: train.steps: expected each key once, found it a second time (first at a.yaml:3:3); "
        "keep one of the two"},
@@ -36,7 +36,7 @@ TEST_CASE("config yaml: a key is given once") {
 }
 
 TEST_CASE("config yaml: a key is a name") {
-  check_all({
+  check_documents({
       {"train:\n  [a]: 5\n", "a.yaml:2:3: train: expected a name as key, found a list"},
       {"? {a: 1}\n: 5\n", "a.yaml:1:3: expected a name as key, found a map"},
       {"null: 5\n", "a.yaml:1:1: expected a name as key, found nothing"},
@@ -47,7 +47,7 @@ TEST_CASE("config yaml: a key is a name") {
 }
 
 TEST_CASE("config yaml: no anchors, aliases and tags") {
-  check_all({
+  check_documents({
       {"train: &common\n  steps: 5\n",
        "a.yaml:1:8: train: expected a value, found the anchor &common; remove it; what several files share "
        "belongs into one that they include"},
@@ -70,7 +70,7 @@ TEST_CASE("config yaml: no anchors, aliases and tags") {
 
 TEST_CASE("config yaml: one document, which is a map") {
   const std::string second = "expected one YAML document, found a second one; put it into a file of its own";
-  check_all({
+  check_documents({
       {"seed: 1\n---\nseed: 2\n", "a.yaml:2:1: " + second},
       {"seed: 1\n...\nseed: 2\n", "a.yaml:3:1: " + second},
       {"seed: 1\n---\n", "a.yaml:2:1: " + second},
@@ -88,7 +88,7 @@ TEST_CASE("config yaml: one document, which is a map") {
 
 TEST_CASE("config yaml: tabs do not indent, and do not hide other mistakes") {
   const std::string advice = "; YAML allows no tab here; indent with two spaces";
-  check_all({
+  check_documents({
       {"train:\n\tsteps: x\n\tbatch_size: 2\n",
        "a.yaml:2:1: expected spaces as indentation, found a tab (on 2 lines)" + advice +
            "\na.yaml:2:9: train.steps: expected an integer of at least 1 (steps), found x"},
@@ -101,7 +101,7 @@ TEST_CASE("config yaml: tabs do not indent, and do not hide other mistakes") {
 
 TEST_CASE("config yaml: printable text in UTF-8") {
   using namespace std::string_literals;
-  check_all({
+  check_documents({
       {"seed: 1\nname: \xff\n", "a.yaml:2:7: expected text in UTF-8, found the byte 0xff"},
       {"name: \xc0\xaf\n", "a.yaml:1:7: expected text in UTF-8, found the byte 0xc0"},
       {"name: \xe0\x80\xaf\n", "a.yaml:1:7: expected text in UTF-8, found the byte 0xe0"},
@@ -129,7 +129,7 @@ TEST_CASE("config yaml: syntax errors have a place and a way out") {
            (advice.empty() ? "" : "; " + advice);
   };
   const std::string colon = "quote a text that contains ': ', or check the indentation";
-  check_all({
+  check_documents({
       {"train: steps: 5\n", "a.yaml:1:13: " + syntax_error("illegal map value", colon)},
       {"train:\n  steps: 5\n    batch_size: 6\n", "a.yaml:3:15: " + syntax_error("illegal map value", colon)},
       {"seed: 1\nmodel: {layers: 5\n",

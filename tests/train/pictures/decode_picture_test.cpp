@@ -53,7 +53,7 @@ void check_parts(const Bytes& file, const std::string& name, int count) {
   }
 }
 
-std::string refusal(const Bytes& file) {
+std::string refused_picture(const Bytes& file) {
   return message_of<DataError>([&] { decode_picture(file, "a/b.jpg"); });
 }
 
@@ -139,7 +139,7 @@ TEST_CASE("pictures: broken files of ten kinds are refused by name") {
   };
   for (const auto& each : cases) {
     INFO(each.kind);
-    const std::string message = refusal(each.file);
+    const std::string message = refused_picture(each.file);
     CHECK_THAT(message, Catch::StartsWith("a/b.jpg: "));
     CHECK_THAT(message, Catch::Contains(each.found));
   }
@@ -172,7 +172,8 @@ TEST_CASE("pictures: what follows the data of a JPEG is looked at as libjpeg doe
         ended_by({0xff, 0xc0, 0, 17, 8, 0, 61, 0, 83, 3, 1, 34, 0, 2, 17, 1, 3, 17, 1, 0xff, 0xd9}),
         ended_by({0xff, 0xda, 0, 12, 3, 1, 0, 2, 17, 3, 17, 0, 63, 0, 0xff, 0xd9}),
         ended_by({0xff, 0xfe, 0, 4, 0xff, 0xd9, 0xff, 0x70})}) {
-    CHECK_THAT(refusal(file), Catch::StartsWith("a/b.jpg: JPEG: expected a picture that libjpeg can decode"));
+    CHECK_THAT(refused_picture(file),
+               Catch::StartsWith("a/b.jpg: JPEG: expected a picture that libjpeg can decode"));
     CHECK_THAT(
         message_of<DataError>([&] { decode_picture(file, "part", top); }),
         Catch::StartsWith("part: JPEG: expected the end of the picture after its data, found the marker "));
@@ -191,7 +192,7 @@ TEST_CASE("pictures: a PNG of more pixels than its bytes can hold is refused bef
       text_bytes(std::string("\x89PNG\r\n\x1a\n\0\0\0\x0dIHDR\0\0\x32\xc8\0\0\x32\xc8\x08\x02\0\0\0", 29));
   Bytes file = header;
   for (const int byte : {0x6d, 0xc0, 0x7f, 0x6f}) file.push_back(static_cast<std::byte>(byte));
-  CHECK_THAT(refusal(file), Catch::Contains("data"));
+  CHECK_THAT(refused_picture(file), Catch::Contains("data"));
 }
 
 TEST_CASE("decode_picture: memory that the system refuses is an error of the picture") {

@@ -27,7 +27,7 @@ using namespace moh::test;
 
 namespace {
 
-Draws sample(std::uint64_t index) {
+Draws draws_of(std::uint64_t index) {
   return Draws({5, 6}, index * Draws::kPerSample);
 }
 
@@ -38,7 +38,7 @@ struct Moments {
 Moments moments(std::int64_t count, const std::function<double(Draws&)>& draw) {
   double sum = 0, squares = 0;
   for (std::int64_t i = 0; i < count; ++i) {
-    Draws draws = sample(static_cast<std::uint64_t>(i));
+    Draws draws = draws_of(static_cast<std::uint64_t>(i));
     const double value = draw(draws);
     sum += value;
     squares += value * value;
@@ -47,7 +47,7 @@ Moments moments(std::int64_t count, const std::function<double(Draws&)>& draw) {
   return {sum / n, squares / n - sum / n * (sum / n)};
 }
 
-std::string sha256_of(std::span<const float> values) {
+std::string sha256_of_numbers(std::span<const float> values) {
   return sha256_hex(std::as_bytes(values));
 }
 
@@ -62,7 +62,7 @@ std::vector<float> normalized(const Picture& picture) {
 TEST_CASE("augment: normalised values are torchvision's, bit for bit") {
   for (const auto& [name, expected] : golden_pictures()["normalized"].items()) {
     INFO(name);
-    CHECK(sha256_of(normalized(decode_picture(sample_bytes(name), name))) == expected);
+    CHECK(sha256_of_numbers(normalized(decode_picture(sample_bytes(name), name))) == expected);
   }
 }
 
@@ -83,17 +83,17 @@ TEST_CASE("augment: mixed pictures and soft targets are timm's, bit for bit") {
     if (!each["center"].is_null()) mix = cutmix_at(mix.lambda, each["center"][0], each["center"][1], size);
     CHECK(mix.lambda == each["corrected"]);
     mix_pictures(pictures, count, size, mix);
-    CHECK(sha256_of(pictures) == each["pictures"]);
+    CHECK(sha256_of_numbers(pictures) == each["pictures"]);
     std::vector<float> targets(static_cast<std::size_t>(count) * 7);
     soft_targets(std::span(labels).first(static_cast<std::size_t>(count)), 7, each["smoothing"], mix.lambda,
                  targets);
-    CHECK(sha256_of(targets) == each["targets"]);
+    CHECK(sha256_of_numbers(targets) == each["targets"]);
   }
 }
 
 TEST_CASE("augment: a crop that never fits is torchvision's in the middle") {
   for (const auto& c : golden_pictures()["crops_that_do_not_fit"]) {
-    Draws draws = sample(1);
+    Draws draws = draws_of(1);
     const PictureBox box = draw_crop({.scale = {5, 5}}, {c[0], c[1]}, draws);
     CHECK(box == PictureBox{c[2], c[3], c[4], c[5]});
   }
@@ -103,7 +103,7 @@ TEST_CASE("augment: crops lie within the picture and have the areas and ratios a
   const PictureSize size{400, 300};
   std::map<int, int> corners;
   for (std::uint64_t i = 0; i < 2000; ++i) {
-    Draws draws = sample(i);
+    Draws draws = draws_of(i);
     const PictureBox box = draw_crop({}, size, draws);
     REQUIRE(is_within(box, size));
     const double share = box.width * box.height / 120000.0, ratio = double(box.width) / box.height;
@@ -154,7 +154,7 @@ TEST_CASE("augment: RandAugment applies each operation in a fifteenth of its dra
   int total = 0, positive = 0, rotated = 0;
   double levels = 0, squares = 0;
   for (std::uint64_t i = 0; i < 20000; ++i) {
-    Draws draws = sample(i);
+    Draws draws = draws_of(i);
     for (const AugmentOp& op : draw_rand_augment({}, draws)) {
       ++seen[op.kind];
       ++total;
@@ -179,7 +179,7 @@ TEST_CASE("augment: colour jitter draws factors around 1, in any order") {
   std::set<std::vector<AugmentKind>> orders;
   std::set<int> hues;
   for (std::uint64_t i = 0; i < 400; ++i) {
-    Draws draws = sample(i);
+    Draws draws = draws_of(i);
     std::vector<AugmentKind> order;
     for (const AugmentOp& op : draw_color_jitter({0.4, 0.4, 0.4, 0.1}, draws)) {
       order.push_back(op.kind);
@@ -192,7 +192,7 @@ TEST_CASE("augment: colour jitter draws factors around 1, in any order") {
   }
   CHECK(orders.size() == 24);
   CHECK(hues.size() == 3);
-  Draws draws = sample(0);
+  Draws draws = draws_of(0);
   CHECK(draw_color_jitter({.contrast = 0.4}, draws).size() == 1);
 }
 
@@ -200,7 +200,7 @@ TEST_CASE("augment: erased boxes have the share and shape asked for, and noise i
   const PictureSize size{60, 40};
   int erased = 0;
   for (std::uint64_t i = 0; i < 4000; ++i) {
-    Draws draws = sample(i);
+    Draws draws = draws_of(i);
     const auto box = draw_erased_box({}, size, draws);
     if (!box) continue;
     ++erased;
@@ -242,20 +242,20 @@ TEST_CASE("augment: lambda has the moments of a Beta distribution") {
 TEST_CASE("augment: half of the groups are cut, and all are mixed") {
   int cut = 0;
   for (std::uint64_t i = 0; i < 4000; ++i) {
-    Draws draws = sample(i);
+    Draws draws = draws_of(i);
     const Mix mix = draw_mix({}, {224, 224}, draws);
     REQUIRE(mix.lambda >= 0);
     REQUIRE(mix.lambda <= 1);
     cut += mix.box.width > 0;
   }
   CHECK(cut / 4000.0 == Approx(0.5).margin(0.03));
-  Draws draws = sample(0);
+  Draws draws = draws_of(0);
   CHECK(draw_mix({.mixup_alpha = 0, .cutmix_alpha = 0}, {8, 8}, draws).lambda == 1);
   CHECK(draw_mix({.probability = 0}, {8, 8}, draws).lambda == 1);
 }
 
 TEST_CASE("augment: what is drawn depends on key and sample alone") {
-  Draws first = sample(3), again = sample(3), other = sample(4);
+  Draws first = draws_of(3), again = draws_of(3), other = draws_of(4);
   CHECK(first.uniform() == again.uniform());
   CHECK(first.below(1000) == again.below(1000));
   CHECK(first.normal() == again.normal());

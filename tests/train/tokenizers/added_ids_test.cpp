@@ -19,11 +19,6 @@ namespace {
 
 using Ids = std::vector<TokenId>;
 
-/// A byte-level vocabulary of 700 tokens, of which <|endoftext|> is 0.
-json gpt2() {
-  return json::parse(read_file(tokenizer_tests() / "data" / "gpt2.json"));
-}
-
 json token(TokenId id, const std::string& content) {
   return {{"id", id},        {"content", content},  {"single_word", false}, {"lstrip", false},
           {"rstrip", false}, {"normalized", false}, {"special", true}};
@@ -49,7 +44,7 @@ class Folder {
 };
 
 json with_added(std::vector<json> tokens) {
-  json file = gpt2();
+  json file = gpt2_json();
   for (json& token : tokens) file["added_tokens"].push_back(std::move(token));
   return file;
 }
@@ -61,7 +56,7 @@ TokenId id_in(const json& file, const std::string& token) {
 }  // namespace
 
 TEST_CASE("added tokens: an id that the library would not give is refused at its entry") {
-  const TokenId x = id_in(gpt2(), "x"), y = id_in(gpt2(), "y"), z = id_in(gpt2(), "z");
+  const TokenId x = id_in(gpt2_json(), "x"), y = id_in(gpt2_json(), "y"), z = id_in(gpt2_json(), "z");
   CHECK(Folder(with_added({token(700, "<a>"), token(701, "<b>")})).ids("x<a>y<b>z") ==
         Ids{x, 700, y, 701, z});
   Folder(with_added({token(700, "<a>"), token(710, "<b>")}))
@@ -75,13 +70,13 @@ TEST_CASE("added tokens: an id that the library would not give is refused at its
   Folder(with_added({token(5, "<a>")}))
       .refused("added_tokens[1].id: expected 700, which the library gives, found 5");
   // A text that the vocabulary has keeps its id there.
-  const TokenId the = id_in(gpt2(), "the");
+  const TokenId the = id_in(gpt2_json(), "the");
   Folder(with_added({token(700, "the")}))
       .refused("added_tokens[1].id: expected " + std::to_string(the) +
                ", which the library gives, found 700");
   CHECK(Folder(with_added({token(the, "the")})).ids("xthe") == Ids{x, the});
   // The number of tokens is the next free id, where the vocabulary has gaps, too.
-  json gap = gpt2();
+  json gap = gpt2_json();
   const TokenId last = 699;
   for (auto& [name, id] : gap["model"]["vocab"].items()) {
     if (id == last) id = 720;
@@ -93,7 +88,7 @@ TEST_CASE("added tokens: an id that the library would not give is refused at its
 }
 
 TEST_CASE("added tokens: an id that the vocabulary gives to another token is damage") {
-  json gap = gpt2();
+  json gap = gpt2_json();
   for (auto& [name, id] : gap["model"]["vocab"].items()) {
     if (id == 300) id = 700;  // the next free id of the library, by the number of tokens, is taken
   }
@@ -102,7 +97,7 @@ TEST_CASE("added tokens: an id that the vocabulary gives to another token is dam
 }
 
 TEST_CASE("added tokens: a template's ids are those of its tokens") {
-  json file = gpt2();
+  json file = gpt2_json();
   file["post_processor"] = {
       {"type", "TemplateProcessing"},
       {"single",
@@ -124,30 +119,31 @@ TEST_CASE("added tokens: a template's ids are those of its tokens") {
 }
 
 TEST_CASE("added tokens: those that only files beside name are found, with the ids of AutoTokenizer") {
-  const TokenId x = id_in(gpt2(), "x"), y = id_in(gpt2(), "y");
+  const TokenId x = id_in(gpt2_json(), "x"), y = id_in(gpt2_json(), "y");
   const json decoder = {{"700", {{"content", "<|im_start|>"}, {"special", true}, {"normalized", false}}}};
-  CHECK(Folder(gpt2())
+  CHECK(Folder(gpt2_json())
             .add("tokenizer_config.json", {{"added_tokens_decoder", decoder}})
             .ids("x<|im_start|>y") == Ids{x, 700, y});
   for (const char* key : {"additional_special_tokens", "extra_special_tokens"})
-    CHECK(Folder(gpt2()).add("tokenizer_config.json", {{key, {"<|im_end|>", "<u>"}}}).ids("<u>x<|im_end|>") ==
-          Ids{701, x, 700});
+    CHECK(Folder(gpt2_json())
+              .add("tokenizer_config.json", {{key, {"<|im_end|>", "<u>"}}})
+              .ids("<u>x<|im_end|>") == Ids{701, x, 700});
   for (const char* key : {"pad_token", "unk_token", "bos_token", "sep_token", "cls_token", "mask_token"}) {
-    CHECK(Folder(gpt2()).add("tokenizer_config.json", {{key, "<pad>"}}).ids("x<pad>") == Ids{x, 700});
-    CHECK(Folder(gpt2()).add("special_tokens_map.json", {{key, {{"content", "<pad>"}}}}).ids("x<pad>") ==
+    CHECK(Folder(gpt2_json()).add("tokenizer_config.json", {{key, "<pad>"}}).ids("x<pad>") == Ids{x, 700});
+    CHECK(Folder(gpt2_json()).add("special_tokens_map.json", {{key, {{"content", "<pad>"}}}}).ids("x<pad>") ==
           Ids{x, 700});
   }
-  CHECK(Folder(gpt2()).add("added_tokens.json", {{"<t>", 700}, {"<u>", 701}}).ids("<u>x<t>") ==
+  CHECK(Folder(gpt2_json()).add("added_tokens.json", {{"<t>", 700}, {"<u>", 701}}).ids("<u>x<t>") ==
         Ids{701, x, 700});
   // A token of the vocabulary that has a role is found in text, too.
-  const TokenId he = id_in(gpt2(), "he");
-  CHECK(Folder(gpt2()).add("tokenizer_config.json", {{"pad_token", "he"}}).ids("xhex") == Ids{x, he, x});
+  const TokenId he = id_in(gpt2_json(), "he");
+  CHECK(Folder(gpt2_json()).add("tokenizer_config.json", {{"pad_token", "he"}}).ids("xhex") == Ids{x, he, x});
 }
 
 TEST_CASE("added tokens: the order and the flags of transformers") {
-  const TokenId x = id_in(gpt2(), "x");
+  const TokenId x = id_in(gpt2_json(), "x");
   const auto ids = [](const json& config, const std::string& text) {
-    return Folder(gpt2()).add("tokenizer_config.json", config).ids(text);
+    return Folder(gpt2_json()).add("tokenizer_config.json", config).ids(text);
   };
   // Tokens with ids come first, then roles, roles of this model alone, and further ones.
   CHECK(ids({{"additional_special_tokens", {"<z>"}}, {"image_token", "<img>"}, {"pad_token", "<pad>"}},
@@ -177,58 +173,59 @@ TEST_CASE("added tokens: a role leaves the flags of an added token as they are")
 }
 
 TEST_CASE("merges: of a pair that is listed twice the last counts") {
-  json file = gpt2();
+  json file = gpt2_json();
   json& merges = file["model"]["merges"];
   merges.push_back({"h", "e"});  // the third, and now the last one
   CHECK(Folder(file).ids("the the hen there") == Ids{397, 69, 308, 69, 221, 72, 272, 308, 69, 262});
 }
 
 TEST_CASE("added tokens: two files that give a role to two tokens are refused") {
-  Folder(gpt2())
+  Folder(gpt2_json())
       .add("tokenizer_config.json", {{"bos_token", "<a>"}})
       .add("special_tokens_map.json", {{"bos_token", "<b>"}})
       .refused(
           "special_tokens_map.json: bos_token: expected '<a>', as in tokenizer_config.json, found \"<b>\"");
   const auto map = [](const json& config) {
-    return Folder(gpt2())
+    return Folder(gpt2_json())
         .add("tokenizer_config.json", config)
         .add("special_tokens_map.json", {{"bos_token", "x"}, {"eos_token", "y"}})
         .open();
   };
-  CHECK(map(json::object())->end_of_document() == id_in(gpt2(), "y"));
-  CHECK(map(json::object())->beginning() == id_in(gpt2(), "x"));
+  CHECK(map(json::object())->end_of_document() == id_in(gpt2_json(), "y"));
+  CHECK(map(json::object())->beginning() == id_in(gpt2_json(), "x"));
   // Beside added_tokens_decoder the file is not read.
   CHECK(map({{"added_tokens_decoder", json::object()}})->end_of_document() == 0);
 }
 
 TEST_CASE("added tokens: ids that the files beside state are compared") {
-  Folder(gpt2())
+  Folder(gpt2_json())
       .add("tokenizer_config.json", {{"added_tokens_decoder", {{"710", {{"content", "<a>"}}}}}})
       .refused("tokenizer_config.json: added_tokens_decoder.710: expected the id 700 for '<a>'");
-  Folder(gpt2())
+  Folder(gpt2_json())
       .add("tokenizer_config.json", {{"added_tokens_decoder", {{"5", {{"content", "<|endoftext|>"}}}}}})
       .refused(
           "added_tokens_decoder.5: expected the id 0 for '<|endoftext|>', which the library gives, found 5");
-  Folder(gpt2())
+  Folder(gpt2_json())
       .add("added_tokens.json", {{"<t>", 5}})
       .refused("added_tokens.json: '<t>': expected the id 700");
-  Folder(gpt2())
+  Folder(gpt2_json())
       .add("tokenizer_config.json", {{"added_tokens_decoder", {{"x", {{"content", "<a>"}}}}}})
       .refused("added_tokens_decoder.x: expected an id of 0");
-  Folder(gpt2())
+  Folder(gpt2_json())
       .add("tokenizer_config.json", {{"pad_token", 5}})
       .refused("pad_token: expected the text of a token");
-  Folder(gpt2())
+  Folder(gpt2_json())
       .add("tokenizer_config.json", {{"eos_token", "<|none|>"}})
       .refused("eos_token: expected a token of tokenizer.json, found '<|none|>'");
 }
 
 TEST_CASE("added tokens: those of the files beside are part of the hash") {
-  const std::uint64_t plain = Folder(gpt2()).open()->content_hash();
-  CHECK(
-      Folder(gpt2()).add("tokenizer_config.json", {{"eos_token", "<|endoftext|>"}}).open()->content_hash() ==
-      plain);
-  CHECK(Folder(gpt2()).add("tokenizer_config.json", {{"pad_token", "<pad>"}}).open()->content_hash() !=
+  const std::uint64_t plain = Folder(gpt2_json()).open()->content_hash();
+  CHECK(Folder(gpt2_json())
+            .add("tokenizer_config.json", {{"eos_token", "<|endoftext|>"}})
+            .open()
+            ->content_hash() == plain);
+  CHECK(Folder(gpt2_json()).add("tokenizer_config.json", {{"pad_token", "<pad>"}}).open()->content_hash() !=
         plain);
 }
 

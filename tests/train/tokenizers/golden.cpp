@@ -41,6 +41,10 @@ nlohmann::json golden_file(std::string_view name) {
   return nlohmann::json::parse(read_file(tokenizer_tests() / name));
 }
 
+nlohmann::json gpt2_json() {
+  return golden_file("data/gpt2.json");
+}
+
 std::vector<TokenId> ids_of(const Tokenizer& tokenizer, std::string_view text) {
   std::vector<TokenId> ids;
   tokenizer.encode(text, ids);

@@ -17,6 +17,8 @@ namespace moh::test {
 std::filesystem::path tokenizer_tests();
 /// The contents of a JSON file there.
 nlohmann::json golden_file(std::string_view name);
+/// A byte-level vocabulary of 700 tokens, of which <|endoftext|> is 0.
+nlohmann::json gpt2_json();
 
 std::vector<TokenId> ids_of(const Tokenizer& tokenizer, std::string_view text);
 std::string decoded(const Tokenizer& tokenizer, const std::vector<TokenId>& ids);

@@ -23,7 +23,7 @@ using nlohmann::json;
 
 namespace {
 
-const json& golden() {
+const json& golden_models() {
   static const json contents = golden_file("golden_models.json");
   return contents;
 }
@@ -36,7 +36,7 @@ std::unique_ptr<const Tokenizer> open_named(const std::string& name) {
   // As LLaMA 3 names it: contents decide.
   std::filesystem::copy(data / "ranks.tiktoken", folder / "tokenizer.model");
   write_file(folder / "tiktoken.json",
-             json({{"pattern", name}, {"special_tokens", golden()["special"]}}).dump());
+             json({{"pattern", name}, {"special_tokens", golden_models()["special"]}}).dump());
   return open_tokenizer("test", folder.path());
 }
 
@@ -82,8 +82,8 @@ const std::string plain_samples = field(3, number_field(3, 0) + number_field(4, 
 std::pair<json, json> without_control_pieces(const std::string& name, const json& expected) {
   json texts = json::array(),
        rest = {{"ids", json::array()}, {"decoded", json::array()}, {"planes", expected["planes"]}};
-  for (std::size_t i = 0; i < golden()["texts"].size(); ++i) {
-    const auto text = golden()["texts"][i].get<std::string>();
+  for (std::size_t i = 0; i < golden_models()["texts"].size(); ++i) {
+    const auto text = golden_models()["texts"][i].get<std::string>();
     const bool has_name = text.find("</s>") != std::string::npos || text.find("<unk>") != std::string::npos;
     if (name.ends_with(".model") && has_name) continue;
     texts.push_back(text);
@@ -124,19 +124,19 @@ void check_ranks_refused(const std::string& ranks, const std::string& message,
 }  // namespace
 
 TEST_CASE("SentencePiece and tiktoken: ids and texts are those of the libraries, for every character") {
-  for (const auto& [name, expected] : golden()["of"].items())
-    check_texts_and_planes(name, *open_named(name), golden()["texts"], expected);
+  for (const auto& [name, expected] : golden_models()["of"].items())
+    check_texts_and_planes(name, *open_named(name), golden_models()["texts"], expected);
 }
 
 TEST_CASE("SentencePiece and tiktoken: files of text have the ids of the libraries") {
   const char* shared = std::getenv("MOH_SHARED");
   if (shared == nullptr) MOH_SKIP("MOH_SHARED is not set");
-  for (const auto& [name, expected] : golden()["of"].items())
+  for (const auto& [name, expected] : golden_models()["of"].items())
     check_files(name, *open_named(name), shared, expected);
 }
 
 TEST_CASE("SentencePiece and tiktoken: a tokenizer.json that is made of them gives the same ids") {
-  for (const auto& [name, expected] : golden()["of"].items()) {
+  for (const auto& [name, expected] : golden_models()["of"].items()) {
     if (name == "t5.model" || name == "unigram.model") continue;  // moh reads no unigram in a tokenizer.json
     const TemporaryFolder from, to;
     const auto original = open_named(name);

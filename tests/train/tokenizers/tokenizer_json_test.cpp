@@ -37,10 +37,6 @@ void check_refused(const json& contents, const std::string& message) {
   CHECK_THROWS_WITH(read_tokenizer_json(path), Contains(message));
 }
 
-json gpt2() {
-  return json::parse(read_file(file_of("gpt2")));
-}
-
 }  // namespace
 
 TEST_CASE("tokenizer.json: ids and texts are those of the library tokenizers, for every character") {
@@ -55,7 +51,7 @@ TEST_CASE("tokenizer.json: the hash is that of the ids, not of the file's form")
     write_file(path, contents.dump(indent));
     return read_tokenizer_json(path)->content_hash();
   };
-  const json original = gpt2();
+  const json original = gpt2_json();
   const std::uint64_t expected = read_tokenizer_json(file_of("gpt2"))->content_hash();
   json same = original;
   same["truncation"] = {{"max_length", 512}};
@@ -118,52 +114,52 @@ TEST_CASE("tokenizer.json: ids at the beginning of a text, and the one at the en
 }
 
 TEST_CASE("tokenizer.json: what would be encoded in another way is refused by name") {
-  json changed = gpt2();
+  json changed = gpt2_json();
   changed["model"]["type"] = "Unigram";
   check_refused(changed, "model.type: expected one of BPE, found \"Unigram\"");
-  changed = gpt2();
+  changed = gpt2_json();
   changed["normalizer"] = {{"type", "Lowercase"}};
   check_refused(changed, "normalizer.type: expected one of NFC, NFD");
-  changed = gpt2();
+  changed = gpt2_json();
   changed["pre_tokenizer"] = {{"type", "Sequence"},
                               {"pretokenizers", {changed["pre_tokenizer"], {{"type", "BertPreTokenizer"}}}}};
   check_refused(changed, "pre_tokenizer.pretokenizers[1].type: expected nothing after ByteLevel");
   changed["pre_tokenizer"] = {
       {"type", "Split"}, {"pattern", {{"Regex", "^a"}}}, {"behavior", "Isolated"}, {"invert", false}};
   check_refused(changed, "expected constructs that all engines understand alike, found ^, an anchor");
-  changed = gpt2();
+  changed = gpt2_json();
   changed["decoder"] = {{"type", "WordPiece"}};
   check_refused(changed, "decoder.type: expected one of ByteFallback, ByteLevel");
   changed["decoder"] = nullptr;
   check_refused(changed, "decoder: expected a decoder");
-  changed = gpt2();
+  changed = gpt2_json();
   changed["post_processor"] = {{"type", "BertProcessing"}};
   check_refused(changed, "post_processor.type: expected one of ByteLevel, Sequence, TemplateProcessing");
-  changed = gpt2();
+  changed = gpt2_json();
   changed["model"]["dropout"] = 0.1;
   check_refused(changed, "model.dropout: expected null: the same ids each time, found 0.1");
-  changed = gpt2();
+  changed = gpt2_json();
   changed["model"]["end_of_word_suffix"] = "</w>";
   check_refused(changed, "model.end_of_word_suffix: expected null");
 }
 
 TEST_CASE("tokenizer.json: damaged files are refused") {
-  json changed = gpt2();
+  json changed = gpt2_json();
   changed["model"]["merges"].push_back({"zq", "x"});
   check_refused(changed, "no token 'zq'");
   changed["model"]["merges"].back() = "a b c";
   check_refused(changed, "expected two tokens with a space between them");
-  changed = gpt2();
+  changed = gpt2_json();
   changed["model"]["vocab"]["new"] = 3;
   check_refused(changed, "model.vocab: expected ids that differ, found 3 twice");
   changed["model"]["vocab"]["new"] = std::int64_t{1} << 40;
   check_refused(changed, "model.vocab.'new': expected an id of 0 ... 16777216");
   changed["model"]["vocab"]["new"] = -1;
   check_refused(changed, "expected an id of 0");
-  changed = gpt2();
+  changed = gpt2_json();
   changed.erase("model");
   check_refused(changed, "expected an object with model");
-  changed = gpt2();
+  changed = gpt2_json();
   changed["added_tokens"][0]["content"] = 5;
   check_refused(changed, "added_tokens[0].content: expected a text, found 5");
 }

@@ -91,7 +91,7 @@ void write_model(const TemporaryFolder& folder, bool embeds_by_rows = false) {
     save(folder / ("consolidated.0" + std::to_string(number) + ".pth"), file_of(number, embeds_by_rows));
 }
 
-std::string refusal(const TemporaryFolder& folder) {
+std::string refused_meta(const TemporaryFolder& folder) {
   return message_of<CheckpointError>([&] { open_weights(locate_model(folder.path())); });
 }
 
@@ -161,29 +161,29 @@ TEST_CASE("meta weights: files that do not fit together are refused") {
   std::vector<Matrix> second = file_of(1, false);
   second.erase(second.begin() + 1);
   save(folder / "consolidated.01.pth", second);
-  CHECK_THAT(refusal(folder),
+  CHECK_THAT(refused_meta(folder),
              Contains("consolidated.01.pth, norm.weight: expected a part of this tensor, found none"));
   second = file_of(1, false);
   second[2].name = "more.weight";
   save(folder / "consolidated.01.pth", second);
-  CHECK_THAT(refusal(folder), Contains("output.weight: expected a part of this tensor"));
+  CHECK_THAT(refused_meta(folder), Contains("output.weight: expected a part of this tensor"));
   second = file_of(1, false);
   second[2].rows = 2;
   save(folder / "consolidated.01.pth", second);
-  CHECK_THAT(refusal(folder),
+  CHECK_THAT(refused_meta(folder),
              Contains("output.weight: expected F32 [3, 8], as in the first file, found F32 [2, 8]"));
   second = file_of(1, false);
   second.push_back({"layers.0.more.weight", 1, 1, {1}});
   save(folder / "consolidated.01.pth", second);
-  CHECK_THAT(refusal(folder), Contains("layers.0.more.weight: expected tensors of all files"));
+  CHECK_THAT(refused_meta(folder), Contains("layers.0.more.weight: expected tensors of all files"));
 
   save(folder / "consolidated.00.pth", second);
-  CHECK_THAT(refusal(folder), Contains("layers.0.more.weight: expected tensors of a LLaMA alone"));
+  CHECK_THAT(refused_meta(folder), Contains("layers.0.more.weight: expected tensors of a LLaMA alone"));
   write_model(folder);
   write_file(folder / "params.json", R"({"dim": 8, "n_layers": 1, "n_heads": 3})");
-  CHECK_THAT(refusal(folder), Contains("wq.weight: expected rows of 3 heads of an even width"));
+  CHECK_THAT(refused_meta(folder), Contains("wq.weight: expected rows of 3 heads of an even width"));
   fs::remove(folder / "params.json");
-  CHECK_THAT(refusal(folder), Contains("lay its params.json beside consolidated.00.pth"));
+  CHECK_THAT(refused_meta(folder), Contains("lay its params.json beside consolidated.00.pth"));
 }
 
 TEST_CASE("meta weights: params.json of LLaMA 1, 2, 3 and 3.1") {

@@ -35,7 +35,7 @@ std::unique_ptr<WeightFile> open(const std::filesystem::path& path) {
   return open_weights(locate_model(path));
 }
 
-std::string refusal(const std::filesystem::path& path) {
+std::string refused_weights(const std::filesystem::path& path) {
   return message_of<CheckpointError>([&] { open(path); });
 }
 
@@ -61,7 +61,7 @@ struct Shards {
     return write_file(folder / "model.safetensors.index.json",
                       R"({"metadata": )" + metadata + R"(, "weight_map": {)" + map + "}}");
   }
-  std::string refusal() const { return moh::refusal(index()); }
+  std::string refusal() const { return refused_weights(index()); }
 };
 
 }  // namespace
@@ -154,13 +154,13 @@ TEST_CASE("weights: a tensor in two shards, a missing shard, a wrong total") {
   other.metadata = R"([[[[[[[[[[[[]]]]]]]]]]]])";
   CHECK_THAT(other.refusal(), Catch::Contains("expected at most 8 levels"));
   write_file(other.folder / "model.safetensors.index.json", "{\"weight_map\": ");
-  CHECK_THAT(refusal(other.folder.path()), Catch::Contains("expected JSON in UTF-8"));
+  CHECK_THAT(refused_weights(other.folder.path()), Catch::Contains("expected JSON in UTF-8"));
   write_file(other.folder / "model.safetensors.index.json", "{\"weights\": {}}");
-  CHECK_THAT(refusal(other.folder.path()), Catch::Contains("weight_map: expected an object"));
+  CHECK_THAT(refused_weights(other.folder.path()), Catch::Contains("weight_map: expected an object"));
   // A shard is a file of tensors, not another index.
   write_file(other.folder / "model.safetensors.index.json",
              R"({"weight_map": {"a": "model.safetensors.index.json"}})");
-  CHECK_THAT(refusal(other.folder.path()),
+  CHECK_THAT(refused_weights(other.folder.path()),
              Catch::Contains("expected a safetensors or PyTorch file, found another"));
 }
 
@@ -171,11 +171,11 @@ TEST_CASE("weights: what a file is, its contents say") {
   std::filesystem::copy_file(shards.index(), shards.folder / "index.txt");
   CHECK(open(shards.folder / "index.txt")->tensors().size() == 3);
   write_file(shards.folder / "picture.safetensors", "\x89PNG and so on");
-  CHECK_THAT(refusal(shards.folder / "picture.safetensors"),
+  CHECK_THAT(refused_weights(shards.folder / "picture.safetensors"),
              Catch::Contains("expected a safetensors file, the index"));
   write_file(shards.folder / "empty.safetensors", "");
-  CHECK_THAT(refusal(shards.folder / "empty.safetensors"), Catch::Contains("found an empty file"));
-  CHECK_THAT(refusal(shards.folder / "missing"),
+  CHECK_THAT(refused_weights(shards.folder / "empty.safetensors"), Catch::Contains("found an empty file"));
+  CHECK_THAT(refused_weights(shards.folder / "missing"),
              Catch::Contains("expected a model, found no such file or folder"));
 }
 
@@ -186,7 +186,7 @@ TEST_CASE("weights: a folder is no checkpoint for its name alone, unless it is a
                    std::vector<NamedTensor>{{"a", tensor_of<float>({1}, {1})}});
   CHECK(open(folder / "step_3_of_4")->format() == "safetensors");
   std::filesystem::rename(folder / "step_3_of_4", folder / "step_00000003");
-  CHECK_THAT(refusal(folder / "step_00000003"), Catch::Contains("manifest.json"));
+  CHECK_THAT(refused_weights(folder / "step_00000003"), Catch::Contains("manifest.json"));
 }
 
 TEST_CASE("weights: a file beside somebody's manifest.json is not part of a checkpoint") {
@@ -197,19 +197,19 @@ TEST_CASE("weights: a file beside somebody's manifest.json is not part of a chec
 
 TEST_CASE("weights: folders without a model, or with two") {
   const Shards shards;
-  CHECK_THAT(refusal(shards.folder.path()),
+  CHECK_THAT(refused_weights(shards.folder.path()),
              Catch::Contains("pytorch_model.bin or checkpoints of moh, found none"));
   shards.index();
   std::filesystem::copy_file(shards.folder / "x.safetensors", shards.folder / "model.safetensors");
-  CHECK_THAT(refusal(shards.folder.path()), Catch::Contains("found both; name one of the two files"));
+  CHECK_THAT(refused_weights(shards.folder.path()), Catch::Contains("found both; name one of the two files"));
 }
 
 TEST_CASE("weights: forms of other programs are refused by their names, with the way to one that is read") {
   const TemporaryFolder folder;
   write_file(folder / "llama.gguf", std::string("GGUF\3\0\0\0\0\0\0", 11));
-  CHECK_THAT(refusal(folder / "llama.gguf"), Catch::Contains("found a GGUF file; its weights are"));
+  CHECK_THAT(refused_weights(folder / "llama.gguf"), Catch::Contains("found a GGUF file; its weights are"));
   write_file(folder / "__0_0.distcp", "PK\3\4 and so on");
-  CHECK_THAT(refusal(folder / "__0_0.distcp"), Catch::Contains("dcp_to_torch FOLDER model.pt"));
+  CHECK_THAT(refused_weights(folder / "__0_0.distcp"), Catch::Contains("dcp_to_torch FOLDER model.pt"));
   for (const auto& [file, found] : std::initializer_list<std::pair<const char*, const char*>>{
            {".metadata", "a checkpoint of torch.distributed.checkpoint (DCP); join it with"},
            {"zero_to_fp32.py", "a checkpoint of DeepSpeed; join it with the script in it"},
@@ -218,8 +218,9 @@ TEST_CASE("weights: forms of other programs are refused by their names, with the
            {"lit_model.pth", "a model in the form of LitGPT; litgpt convert_from_litgpt"}}) {
     const TemporaryFolder one;
     write_file(one / file, "text");
-    CHECK_THAT(refusal(one.path()), Catch::Contains(one.path().string() + ": expected a safetensors or") &&
-                                        Catch::Contains(std::string("found ") + found));
+    CHECK_THAT(refused_weights(one.path()),
+               Catch::Contains(one.path().string() + ": expected a safetensors or") &&
+                   Catch::Contains(std::string("found ") + found));
   }
 }
 

@@ -11,7 +11,7 @@ using namespace moh;
 
 namespace {
 
-AttentionBenchOptions small_options() {
+AttentionBenchOptions small_attention() {
   AttentionBenchOptions options;
   options.tokens = {16, 40};
   options.heads = 8;
@@ -39,7 +39,7 @@ std::vector<nlohmann::json> records_of(const AttentionBenchOptions& options) {
 }  // namespace
 
 TEST_CASE("bench: attention reports every combination, dense first") {
-  const std::vector<nlohmann::json> records = records_of(small_options());
+  const std::vector<nlohmann::json> records = records_of(small_attention());
   REQUIRE(records.size() == 2 * 2 * 3);
   for (std::size_t i = 0; i < records.size(); ++i) {
     const nlohmann::json& r = records[i];
@@ -60,7 +60,7 @@ TEST_CASE("bench: attention reports every combination, dense first") {
 }
 
 TEST_CASE("bench: attention by lists of all heads stands beside dense attention when asked for") {
-  AttentionBenchOptions options = small_options();
+  AttentionBenchOptions options = small_attention();
   options.tokens = {8};
   options.causal = {true};
   options.listed = true;
@@ -77,7 +77,7 @@ TEST_CASE("bench: attention by lists of all heads stands beside dense attention 
 }
 
 TEST_CASE("bench: attention rounds the number of heads and leaves out lines that were not asked for") {
-  AttentionBenchOptions options = small_options();
+  AttentionBenchOptions options = small_attention();
   options.tokens = {8};
   options.causal = {true};
   options.active = {0.3, 0.01};
@@ -88,7 +88,7 @@ TEST_CASE("bench: attention rounds the number of heads and leaves out lines that
 }
 
 TEST_CASE("bench: attention writes one JSON object a line, and a table") {
-  AttentionBenchOptions options = small_options();
+  AttentionBenchOptions options = small_attention();
   options.tokens = {1024};
   options.causal = {true};
   options.active = {1.0};
@@ -125,7 +125,7 @@ TEST_CASE("bench: attention has as many KV heads as heads, unless their number i
 }
 
 TEST_CASE("bench: attention with pooled tokens is aggregated attention") {
-  AttentionBenchOptions options = small_options();
+  AttentionBenchOptions options = small_attention();
   options.kv_heads = 0;
   options.causal = {false};
   options.tokens = {16, 36};
@@ -153,7 +153,7 @@ TEST_CASE("bench: attention with pooled tokens is aggregated attention") {
 
 TEST_CASE("bench: attention refuses options out of range") {
   const auto refuses = [](auto change) {
-    AttentionBenchOptions options = small_options();
+    AttentionBenchOptions options = small_attention();
     change(options);
     CHECK_THROWS_AS(records_of(options), ValueError);
   };

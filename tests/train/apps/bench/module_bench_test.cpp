@@ -9,7 +9,7 @@ using namespace moh;
 
 namespace {
 
-ModuleBenchOptions small_options() {
+ModuleBenchOptions small_module() {
   ModuleBenchOptions options;
   options.tokens = {16, 160};  // below and above where the chosen heads are projected alone
   options.width = 40;
@@ -30,7 +30,7 @@ std::vector<Row> rows_of(const ModuleBenchOptions& options) {
 }  // namespace
 
 TEST_CASE("bench: module reports every combination, dense first") {
-  const std::vector<Row> rows = rows_of(small_options());
+  const std::vector<Row> rows = rows_of(small_module());
   REQUIRE(rows.size() == 2 * 2 * 3);
   for (std::size_t i = 0; i < rows.size(); ++i) {
     const auto r = nlohmann::json::parse(rows[i].json());
@@ -57,7 +57,7 @@ TEST_CASE("bench: the ideal saving of the module counts what the active heads ne
 
 TEST_CASE("bench: module refuses options that are out of range, naming them") {
   const auto message = [](auto change) {
-    ModuleBenchOptions options = small_options();
+    ModuleBenchOptions options = small_module();
     change(options);
     try {
       rows_of(options);
@@ -74,7 +74,7 @@ TEST_CASE("bench: module refuses options that are out of range, naming them") {
 }
 
 TEST_CASE("bench: a module's line of JSON has its fields") {
-  ModuleBenchOptions options = small_options();
+  ModuleBenchOptions options = small_module();
   options.tokens = {16};
   const Row row = rows_of(options).back();
   const nlohmann::json line = nlohmann::json::parse(row.json());

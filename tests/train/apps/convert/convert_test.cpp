@@ -27,7 +27,7 @@ ConvertReport convert(const ConvertOptions& options) {
   return convert_model(options, families(), {[](const ConvertReport&) {}, [](std::uint64_t) {}});
 }
 
-std::string hash_of(const fs::path& path) {
+std::string hash_of_model(const fs::path& path) {
   return content_hash(*open_weights(locate_model(path)), [](std::uint64_t) {});
 }
 
@@ -82,7 +82,7 @@ TEST_CASE("weights: round trips keep every type byte by byte, also those that mo
   for (const char* name : {"one.safetensors", "shards", "again.safetensors"}) {
     INFO(name);
     CHECK(elements_of(folder / name) == original);
-    CHECK(hash_of(folder / name) == hash_of(folder / "in"));
+    CHECK(hash_of_model(folder / name) == hash_of_model(folder / "in"));
   }
   CHECK(read_file(folder / "again.safetensors") == read_file(folder / "one.safetensors"));
   CHECK(open_weights(locate_model(folder / "shards"))->metadata().at("note") == "from elsewhere");
@@ -225,10 +225,10 @@ TEST_CASE("weights: what may be replaced, and what not") {
   for (int i = 0; i < 2; ++i) {
     convert(
         {.from = folder / "in.safetensors", .to = folder / "folder/", .shard_bytes = 1, .overwrite = true});
-    CHECK(hash_of(folder / "folder") == hash_of(folder / "in.safetensors"));
+    CHECK(hash_of_model(folder / "folder") == hash_of_model(folder / "in.safetensors"));
   }
   convert({.from = folder / "in.safetensors", .to = folder / "taken.safetensors", .overwrite = true});
-  CHECK(hash_of(folder / "taken.safetensors") == hash_of(folder / "in.safetensors"));
+  CHECK(hash_of_model(folder / "taken.safetensors") == hash_of_model(folder / "in.safetensors"));
 }
 
 TEST_CASE("weights: what a killed conversion left goes with the next one to the same place") {

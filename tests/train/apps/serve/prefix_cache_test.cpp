@@ -13,7 +13,7 @@ using namespace moh;
 
 namespace {
 
-constexpr std::int64_t kPositions = 400;
+constexpr std::int64_t kCachedPositions = 400;
 using Scores = std::vector<TokenLogprobs>;
 
 std::unique_ptr<Llama> small_model() {
@@ -22,7 +22,7 @@ std::unique_ptr<Llama> small_model() {
                                                    .hidden = 16,
                                                    .heads = 4,
                                                    .kv_heads = 2,
-                                                   .max_positions = kPositions},
+                                                   .max_positions = kCachedPositions},
                                        DType::kFloat32);
   model->initialise(3);
   return model;
@@ -73,7 +73,7 @@ struct Prefixes {
 
   /// Computes all of a prompt, and adds it.
   KvCache add(const std::vector<TokenId>& prompt, std::optional<std::int64_t> top = {}) {
-    KvCache computed = model->make_cache(1, kPositions);
+    KvCache computed = model->make_cache(1, kCachedPositions);
     computed.keep_last(true);
     model->decode_hidden(tensor_of<TokenId>({1, std::ssize(prompt)}, prompt), computed);
     cache.add(prompt, 0, std::ssize(prompt), computed, top, top ? scores_of(prompt, *top) : Scores());
@@ -81,9 +81,9 @@ struct Prefixes {
     return computed;
   }
   std::int64_t held(const std::vector<TokenId>& prompt, std::optional<std::int64_t> top = {}) {
-    KvCache found = model->make_cache(1, kPositions);
+    KvCache found = model->make_cache(1, kCachedPositions);
     Scores scores;
-    const std::int64_t count = cache.begin_with(prompt, kPositions, top, found, scores);
+    const std::int64_t count = cache.begin_with(prompt, kCachedPositions, top, found, scores);
     CHECK(found.length() == count);
     if (top && count > 0) {
       Scores expected = scores_of(prompt, *top);
@@ -108,9 +108,10 @@ TEST_CASE("prefix cache: prompts share what they begin with, to the token, and i
   const KvCache computed = prefixes.add(prompt);
   CHECK(prefixes.held(some_prompt(200, 2)) == 0);
   for (const std::size_t same : {1, 63, 64, 65, 130, 199, 200}) {
-    KvCache found = prefixes.model->make_cache(1, kPositions);
+    KvCache found = prefixes.model->make_cache(1, kCachedPositions);
     Scores none;
-    const std::int64_t count = prefixes.cache.begin_with(changed(prompt, same), kPositions, {}, found, none);
+    const std::int64_t count =
+        prefixes.cache.begin_with(changed(prompt, same), kCachedPositions, {}, found, none);
     REQUIRE(count == static_cast<std::int64_t>(same));
     for (std::size_t layer = 0; layer < found.layers.size(); ++layer) {
       for (const std::int64_t head : {0, 1}) {
@@ -121,7 +122,7 @@ TEST_CASE("prefix cache: prompts share what they begin with, to the token, and i
       }
     }
   }
-  KvCache few = prefixes.model->make_cache(1, kPositions);
+  KvCache few = prefixes.model->make_cache(1, kCachedPositions);
   Scores none;
   CHECK(prefixes.cache.begin_with(prompt, 77, {}, few, none) == 77);
 }
@@ -203,7 +204,7 @@ TEST_CASE("prefix cache: of a prompt that is larger than all of it the beginning
 TEST_CASE("prefix cache: a piece whose beginning is no longer held is not kept") {
   Prefixes prefixes;
   const std::vector<TokenId> prompt = some_prompt(200, 1);
-  KvCache computed = prefixes.model->make_cache(1, kPositions);
+  KvCache computed = prefixes.model->make_cache(1, kCachedPositions);
   computed.keep_last(true);
   prefixes.model->decode_hidden(tensor_of<TokenId>({1, 200}, prompt), computed);
   prefixes.cache.add(prompt, 100, 200, computed, {}, {});
@@ -215,14 +216,14 @@ TEST_CASE(
   Prefixes prefixes;
   const std::vector<TokenId> prompt = some_prompt(200, 1), other = changed(prompt, 120);
   prefixes.add(prompt, 1);
-  KvCache expected = prefixes.model->make_cache(1, kPositions);
+  KvCache expected = prefixes.model->make_cache(1, kCachedPositions);
   Scores none;
-  prefixes.cache.begin_with(other, kPositions, {}, expected, none);
+  prefixes.cache.begin_with(other, kCachedPositions, {}, expected, none);
   for (const std::int64_t in_place : {0, 1, 64, 100, 120, 150}) {
-    KvCache cache = prefixes.model->make_cache(1, kPositions);
+    KvCache cache = prefixes.model->make_cache(1, kCachedPositions);
     if (in_place > 0) prefixes.cache.begin_with(prompt, in_place, {}, cache, none);
     Scores scores;
-    REQUIRE(prefixes.cache.begin_with(other, kPositions, 1, cache, scores) == 119);
+    REQUIRE(prefixes.cache.begin_with(other, kCachedPositions, 1, cache, scores) == 119);
     CHECK(cache.length() == 119);
     CHECK(scores.size() == 120);
     const auto rows = [](const KvCache& of) { return of.layers[1].v().select(0).select(1).slice(0, 119); };

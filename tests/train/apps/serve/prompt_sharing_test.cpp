@@ -12,7 +12,7 @@ using namespace moh::test;
 
 namespace {
 
-constexpr std::int64_t kPositions = 1300;
+constexpr std::int64_t kSharedPositions = 1300;
 
 LlamaConfig base_model() {
   return {.vocab_size = 256,
@@ -21,7 +21,7 @@ LlamaConfig base_model() {
           .intermediate = 48,
           .heads = 4,
           .kv_heads = 2,
-          .max_positions = kPositions,
+          .max_positions = kSharedPositions,
           .moh = {.router = RouterKind::kLearned, .num_shared = 1, .top_k = 2}};
 }
 

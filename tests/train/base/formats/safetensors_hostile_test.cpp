@@ -13,7 +13,7 @@ namespace moh {
 namespace {
 
 /// The message for a file of these bytes, behind its path.
-std::string refusal(std::string_view bytes) {
+std::string refused_safetensors(std::string_view bytes) {
   const TemporaryFolder folder;
   const std::string path = (folder / "x").string();
   write_file(path, bytes);
@@ -24,7 +24,7 @@ std::string refusal(std::string_view bytes) {
 
 /// The message for a header with this text for one tensor, with 8 bytes of data behind.
 std::string entry_refusal(const std::string& text) {
-  return refusal(safetensors_bytes("{\"w\":" + text + "}", "12345678"));
+  return refused_safetensors(safetensors_bytes("{\"w\":" + text + "}", "12345678"));
 }
 
 std::string entry(std::string_view dtype, std::string_view shape, std::string_view offsets) {
@@ -48,13 +48,14 @@ TEST_CASE("io: safetensors: refuses paths that are no files") {
 }
 
 TEST_CASE("io: safetensors: refuses hostile header lengths") {
-  CHECK_THAT(refusal(""), StartsWith("header length: expected a safetensors file"));
-  CHECK_THAT(refusal("1234567"), Contains("found a file of 7 bytes"));
-  CHECK(refusal(safetensors_bytes("{}", "", 0)) ==
+  CHECK_THAT(refused_safetensors(""), StartsWith("header length: expected a safetensors file"));
+  CHECK_THAT(refused_safetensors("1234567"), Contains("found a file of 7 bytes"));
+  CHECK(refused_safetensors(safetensors_bytes("{}", "", 0)) ==
         "header length: expected 2 to 2, found 0; this is not a safetensors file, or it is truncated");
-  CHECK_THAT(refusal(safetensors_bytes("{}", "", 7)), Contains("expected 2 to 2, found 7"));
-  CHECK_THAT(refusal(safetensors_bytes("{}", "", 1ULL << 63)), Contains("found 9223372036854775808"));
-  CHECK_THAT(refusal(safetensors_bytes("{}", "", ~0ULL)), Contains("found 18446744073709551615"));
+  CHECK_THAT(refused_safetensors(safetensors_bytes("{}", "", 7)), Contains("expected 2 to 2, found 7"));
+  CHECK_THAT(refused_safetensors(safetensors_bytes("{}", "", 1ULL << 63)),
+             Contains("found 9223372036854775808"));
+  CHECK_THAT(refused_safetensors(safetensors_bytes("{}", "", ~0ULL)), Contains("found 18446744073709551615"));
 }
 
 TEST_CASE("io: safetensors: refuses a header above 100 MB although the file has it") {
@@ -66,18 +67,19 @@ TEST_CASE("io: safetensors: refuses a header above 100 MB although the file has 
 }
 
 TEST_CASE("io: safetensors: refuses what is not one JSON object") {
-  CHECK_THAT(refusal(safetensors_bytes("[]")), Contains("expected a JSON object"));
-  CHECK_THAT(refusal(safetensors_bytes("    ")), Contains("found only white space"));
-  CHECK_THAT(refusal(safetensors_bytes("\xef\xbb\xbf{}")), Contains("does not begin with {"));
-  CHECK_THAT(refusal(safetensors_bytes("{ ")), Contains("expected JSON in UTF-8"));
-  CHECK_THAT(refusal(safetensors_bytes("{}{}")), Contains("expected JSON in UTF-8"));
-  CHECK_THAT(refusal(safetensors_bytes("{}x")), Contains("expected JSON in UTF-8"));
-  CHECK_THAT(refusal(safetensors_bytes(std::string("{}\0\0", 4))), Contains("found a NUL byte at byte 10"));
-  CHECK_THAT(refusal(safetensors_bytes("{\"a\tb\":1}")), Contains("expected JSON in UTF-8"));
-  CHECK_THAT(refusal(safetensors_bytes("{\"a\xff\":1}")), Contains("ill-formed UTF-8"));
-  CHECK_THAT(refusal(safetensors_bytes("{\"\xed\xa0\x80\":1}")),
+  CHECK_THAT(refused_safetensors(safetensors_bytes("[]")), Contains("expected a JSON object"));
+  CHECK_THAT(refused_safetensors(safetensors_bytes("    ")), Contains("found only white space"));
+  CHECK_THAT(refused_safetensors(safetensors_bytes("\xef\xbb\xbf{}")), Contains("does not begin with {"));
+  CHECK_THAT(refused_safetensors(safetensors_bytes("{ ")), Contains("expected JSON in UTF-8"));
+  CHECK_THAT(refused_safetensors(safetensors_bytes("{}{}")), Contains("expected JSON in UTF-8"));
+  CHECK_THAT(refused_safetensors(safetensors_bytes("{}x")), Contains("expected JSON in UTF-8"));
+  CHECK_THAT(refused_safetensors(safetensors_bytes(std::string("{}\0\0", 4))),
+             Contains("found a NUL byte at byte 10"));
+  CHECK_THAT(refused_safetensors(safetensors_bytes("{\"a\tb\":1}")), Contains("expected JSON in UTF-8"));
+  CHECK_THAT(refused_safetensors(safetensors_bytes("{\"a\xff\":1}")), Contains("ill-formed UTF-8"));
+  CHECK_THAT(refused_safetensors(safetensors_bytes("{\"\xed\xa0\x80\":1}")),
              Contains("ill-formed UTF-8"));  // a surrogate
-  CHECK_THAT(refusal(safetensors_bytes("{'a':1}")), Contains("expected JSON in UTF-8"));
+  CHECK_THAT(refused_safetensors(safetensors_bytes("{'a':1}")), Contains("expected JSON in UTF-8"));
 }
 
 TEST_CASE("io: safetensors: refuses values of the wrong kind") {
@@ -116,18 +118,18 @@ TEST_CASE("io: safetensors: refuses missing, unknown and repeated keys") {
   CHECK(entry_refusal(R"({"stride":[2]})") ==
         "header, w, keys: expected dtype, shape and data_offsets, each once, found also the key stride");
   const std::string w = "\"w\":" + entry("F32", "1", "0,4");
-  CHECK(refusal(safetensors_bytes("{" + w + "," + w + "}", "1234")) ==
+  CHECK(refused_safetensors(safetensors_bytes("{" + w + "," + w + "}", "1234")) ==
         "header, w, data_offsets: expected a begin of 4, where the tensor before ends, found 0");
   const std::string empty = "\"w\":" + entry("F32", "0", "0,0");
-  CHECK(refusal(safetensors_bytes("{" + empty + "," + empty + "}")) ==
+  CHECK(refused_safetensors(safetensors_bytes("{" + empty + "," + empty + "}")) ==
         "header, w: expected this key once, found it twice");
-  CHECK(refusal(safetensors_bytes("{" + empty + ",\"\\u0077\":" + entry("F32", "0", "0,0") + "}")) ==
-        "header, w: expected this key once, found it twice");
+  CHECK(refused_safetensors(safetensors_bytes("{" + empty + ",\"\\u0077\":" + entry("F32", "0", "0,0") +
+                                              "}")) == "header, w: expected this key once, found it twice");
 }
 
 TEST_CASE("io: safetensors: refuses metadata that is not strings") {
   const auto metadata = [](const std::string& text) {
-    return refusal(safetensors_bytes("{\"__metadata__\":" + text + "}"));
+    return refused_safetensors(safetensors_bytes("{\"__metadata__\":" + text + "}"));
   };
   CHECK(metadata("1") == "header, __metadata__: expected an object, found 1");
   CHECK(metadata(R"({"a":1})") == "header, __metadata__, a: expected a string, found 1");
@@ -142,7 +144,7 @@ TEST_CASE("io: safetensors: refuses metadata that is not strings") {
 
 TEST_CASE("io: safetensors: refuses ranges that overlap, leave holes or miss the end") {
   const auto two = [](const std::string& a, const std::string& b) {
-    return refusal(safetensors_bytes("{\"a\":" + a + ",\"b\":" + b + "}", "12345678"));
+    return refused_safetensors(safetensors_bytes("{\"a\":" + a + ",\"b\":" + b + "}", "12345678"));
   };
   CHECK(two(entry("U8", "4", "0,4"), entry("U8", "6", "2,8")) ==
         "header, b, data_offsets: expected a begin of 4, where the tensor before ends, found 2");
@@ -156,7 +158,7 @@ TEST_CASE("io: safetensors: refuses ranges that overlap, leave holes or miss the
         "data: expected 12 bytes, as the header says, found 8; the file is truncated");
   CHECK(entry_refusal(entry("U8", "8", "8,0")) ==
         "header, w, data_offsets: expected an end at or after the begin, found [8, 0]");
-  CHECK(refusal(safetensors_bytes("{}", "x")) ==
+  CHECK(refused_safetensors(safetensors_bytes("{}", "x")) ==
         "data: expected 0 bytes, as the header says, found 1; something was appended to the file");
 }
 
@@ -174,7 +176,7 @@ TEST_CASE("io: safetensors: refuses shapes that overflow or contradict their ran
 }
 
 TEST_CASE("io: safetensors: a hostile name cannot write to the terminal") {
-  CHECK_THAT(refusal(safetensors_bytes("{\"\\u001b[2J\\u0007" + std::string(500, 'a') + "\":1}")),
+  CHECK_THAT(refused_safetensors(safetensors_bytes("{\"\\u001b[2J\\u0007" + std::string(500, 'a') + "\":1}")),
              StartsWith("header, \\x1b[2J\\x07aaa") && Contains("...: expected an object"));
 }
 

@@ -28,7 +28,7 @@ std::vector<TarMember> members(const std::string& bytes) {
   return found;
 }
 
-std::string refusal(const std::string& bytes) {
+std::string refused_tar(const std::string& bytes) {
   return message_of<DataError>([&] { members(bytes); });
 }
 
@@ -66,14 +66,14 @@ TEST_CASE("tar: members of ustar, GNU and pax archives have their names and plac
 
 TEST_CASE("tar: damaged archives are refused with the place of the damage") {
   const std::string sound = corpus("ustar.tar");
-  CHECK_THAT(refusal(corpus("cut.tar")), Catch::Contains("within the file's 520 bytes, found one of 10"));
-  CHECK_THAT(refusal("no archive" + std::string(600, 'x')), Catch::Contains("header at byte 0"));
-  CHECK_THAT(refusal("\x1f\x8b" + std::string(600, 'x')),
+  CHECK_THAT(refused_tar(corpus("cut.tar")), Catch::Contains("within the file's 520 bytes, found one of 10"));
+  CHECK_THAT(refused_tar("no archive" + std::string(600, 'x')), Catch::Contains("header at byte 0"));
+  CHECK_THAT(refused_tar("\x1f\x8b" + std::string(600, 'x')),
              Catch::Contains("a compressed file; unpack it once"));
-  CHECK_THAT(refusal(with(sound, 124, "77777777777")), Catch::Contains("found one of 8589934591"));
-  CHECK_THAT(refusal(with(sound, 124, "\x80\x7f")), Catch::Contains("expected a size"));
-  CHECK_THAT(refusal(with(sound, 124, "abc")), Catch::Contains("expected a size"));
-  CHECK_THAT(refusal(with(sound, 156, "S")), Catch::Contains("a sparse file"));
-  CHECK_THAT(refusal(with(sound, 156, "x")), Catch::Contains("pax records"));
+  CHECK_THAT(refused_tar(with(sound, 124, "77777777777")), Catch::Contains("found one of 8589934591"));
+  CHECK_THAT(refused_tar(with(sound, 124, "\x80\x7f")), Catch::Contains("expected a size"));
+  CHECK_THAT(refused_tar(with(sound, 124, "abc")), Catch::Contains("expected a size"));
+  CHECK_THAT(refused_tar(with(sound, 156, "S")), Catch::Contains("a sparse file"));
+  CHECK_THAT(refused_tar(with(sound, 156, "x")), Catch::Contains("pax records"));
   CHECK(members("").empty());
 }

@@ -30,7 +30,7 @@ int columns(std::string_view text) {
   return count;
 }
 
-std::string take(int fd) {
+std::string taken_from(int fd) {
   std::array<char, 65536> block;
   const ssize_t n = ::read(fd, block.data(), block.size());
   return {block.data(), static_cast<std::size_t>(n > 0 ? n : 0)};
@@ -153,30 +153,31 @@ TEST_CASE("progress: plain lines in a pipe, which on a terminal go above a bar")
                               [&] { return now; });
     now = 50;
     reporter.update(some_step);
-    CHECK(take(pipe[0]).empty());
+    CHECK(taken_from(pipe[0]).empty());
     reporter.log(some_step);
-    CHECK(take(pipe[0]) == "step 500/1000  loss 2.3457  lr 3.00e-04  12.3k tok/s  heads 75%  ETA 0:50\n");
+    CHECK(taken_from(pipe[0]) ==
+          "step 500/1000  loss 2.3457  lr 3.00e-04  12.3k tok/s  heads 75%  ETA 0:50\n");
   }
-  CHECK(take(pipe[0]).empty());
+  CHECK(taken_from(pipe[0]).empty());
   {
     ProgressReporter reporter(std::make_shared<Console>(pipe[1], kAscii), 1000, 0, [&] { return now; });
     reporter.update(some_step);
-    CHECK(take(pipe[0]).find("\r500/1000 ") == 0);
+    CHECK(taken_from(pipe[0]).find("\r500/1000 ") == 0);
     now += 0.05;
     reporter.update(some_step);  // too soon
-    CHECK(take(pipe[0]).empty());
+    CHECK(taken_from(pipe[0]).empty());
     reporter.log(some_step);
-    CHECK_THAT(take(pipe[0]), Catch::StartsWith("\r\x1b[Kstep 500/1000  loss 2.3457  lr 3.00e-04") &&
-                                  Catch::Contains("\n500/1000 "));
+    CHECK_THAT(taken_from(pipe[0]), Catch::StartsWith("\r\x1b[Kstep 500/1000  loss 2.3457  lr 3.00e-04") &&
+                                        Catch::Contains("\n500/1000 "));
     now += 0.06;
     reporter.update(some_step);
-    CHECK_FALSE(take(pipe[0]).empty());
+    CHECK_FALSE(taken_from(pipe[0]).empty());
     StepProgress last = some_step;
     last.step = 1000;
     reporter.update(last);  // the last step is always drawn
-    CHECK(take(pipe[0]).find("1000/1000") != std::string::npos);
+    CHECK(taken_from(pipe[0]).find("1000/1000") != std::string::npos);
     reporter.finish();
-    CHECK(take(pipe[0]) == "\r\x1b[K");
+    CHECK(taken_from(pipe[0]) == "\r\x1b[K");
   }
   ::close(pipe[0]);
   ::close(pipe[1]);

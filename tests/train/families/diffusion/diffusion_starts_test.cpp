@@ -46,7 +46,7 @@ std::unique_ptr<TrainingStarts> starts(const LatentSampling& sampling = {}, std:
   return starts_of(std::move(source), SampleOrder(5, 1, 7), sampling);
 }
 
-std::vector<float> made(const TrainingStarts& from, std::int64_t sample) {
+std::vector<float> made_start(const TrainingStarts& from, std::int64_t sample) {
   std::vector<float> start(kElements);
   from.make(sample, start);
   return start;
@@ -64,7 +64,7 @@ TEST_CASE("latent samples: mean plus deviation times noise, scaled, anew for eac
   double sum = 0, squares = 0, mirrored = 0;
   constexpr int kSamples = 4000;
   for (std::int64_t sample = 0; sample < kSamples; ++sample) {
-    const std::vector<float> start = made(*from, sample);
+    const std::vector<float> start = made_start(*from, sample);
     const std::int64_t picture = from->order().picture_of(sample);
     CHECK(label_of(*from, sample) == picture);
     const bool is_mirrored = start[0] / 0.5F - 1000.0F * static_cast<float>(picture) > 250;
@@ -80,12 +80,12 @@ TEST_CASE("latent samples: mean plus deviation times noise, scaled, anew for eac
   CHECK(sum == Approx(0).margin(0.01));
   CHECK(squares == Approx(1).margin(0.02));
   CHECK(mirrored == Approx(0.25).margin(0.03));
-  CHECK(made(*from, 17) == made(*starts({.flip = 0.25, .seed = 3}), 17));
-  CHECK(made(*from, 17) != made(*starts({.flip = 0.25, .seed = 4}), 17));
+  CHECK(made_start(*from, 17) == made_start(*starts({.flip = 0.25, .seed = 3}), 17));
+  CHECK(made_start(*from, 17) != made_start(*starts({.flip = 0.25, .seed = 4}), 17));
   // A picture has other noise in the next epoch.
   std::int64_t again = 18;
   while (from->order().picture_of(again) != from->order().picture_of(17)) ++again;
-  CHECK(made(*from, again) != made(*from, 17));
+  CHECK(made_start(*from, again) != made_start(*from, 17));
 }
 
 TEST_CASE("latent samples: held-out ones are as the pictures are, with noise of their number") {

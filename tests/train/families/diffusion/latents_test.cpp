@@ -34,7 +34,7 @@ LatentOptions options_for(const fs::path& folder) {
 
 constexpr auto kNever = [](const LatentProgress&) { return false; };
 
-LatentReport made(const fs::path& folder) {
+LatentReport made_latents(const fs::path& folder) {
   return make_latents(*pictures(), random_autoencoder(), options_for(folder), kNever);
 }
 
@@ -87,7 +87,7 @@ std::string refusal(const fs::path& path) {
 
 TEST_CASE("latents: both views of each picture, as the autoencoder gives them, by class") {
   const TemporaryFolder folder;
-  const LatentReport report = made(folder / "latents");
+  const LatentReport report = made_latents(folder / "latents");
   CHECK(report.finished);
   CHECK(report.shards == 3);
   CHECK(report.pictures == 10);
@@ -127,7 +127,7 @@ TEST_CASE("latents: bfloat16 stores rounded numbers") {
 
 TEST_CASE("latents: stopped anywhere, the folder ends with the same bytes, and keeps complete shards") {
   const TemporaryFolder folder;
-  made(folder / "whole");
+  made_latents(folder / "whole");
   for (const std::int64_t at : {0, 3, 4, 9}) {
     const fs::path path = folder / ("cut" + std::to_string(at));
     const auto stop = [at](const LatentProgress& progress) { return progress.done == at; };
@@ -149,14 +149,14 @@ TEST_CASE("latents: stopped anywhere, the folder ends with the same bytes, and k
   fs::remove(folder / "whole/000001.safetensors");
   CHECK(refusal(folder / "whole").find("000002.safetensors: first picture: expected 4, found 8") !=
         std::string::npos);
-  made(folder / "whole");
+  made_latents(folder / "whole");
   CHECK(files_in(folder / "whole") == files_in(folder / "cut9"));
 }
 
 TEST_CASE("latents: a folder takes shards of one making alone") {
   const TemporaryFolder folder;
   const fs::path path = folder / "latents";
-  made(path);
+  made_latents(path);
   const auto refused = [&](const LoadedAutoencoder& autoencoder, LatentOptions options,
                            const PictureSourcePtr& source) {
     return message_of<ConfigError>([&] { make_latents(*source, autoencoder, options, kNever); });
@@ -195,7 +195,7 @@ TEST_CASE("latents: a folder takes shards of one making alone") {
 
 TEST_CASE("latents: a flipped bit anywhere in a shard is found, and named") {
   const TemporaryFolder folder;
-  made(folder / "latents");
+  made_latents(folder / "latents");
   const fs::path shard = folder / "latents/000001.safetensors";
   const std::string sound = read_file(shard);
   const auto read_all = [&] {
@@ -247,7 +247,7 @@ TEST_CASE("latents: a flipped bit anywhere in a shard is found, and named") {
 
 TEST_CASE("latents: classes are found by name, and those that do not exist are named") {
   const TemporaryFolder folder;
-  made(folder / "latents");
+  made_latents(folder / "latents");
   std::vector<std::string> names = pictures()->class_names();
   std::ranges::reverse(names);
   names.emplace_back("further");

@@ -14,13 +14,13 @@ namespace {
 
 using Counts = std::vector<std::int64_t>;
 
-RunConfig read(const std::string& text) {
+RunConfig read_run(const std::string& text) {
   return RunFile::of_text("a.yaml", "task: image_classification\n" + text, families().configs())
       .finish(ConfigUse::kModel);
 }
 
-std::string error_of(const std::string& text) {
-  return message_of<ConfigError>([&] { read(text); });
+std::string run_error(const std::string& text) {
+  return message_of<ConfigError>([&] { read_run(text); });
 }
 
 }  // namespace
@@ -28,7 +28,7 @@ std::string error_of(const std::string& text) {
 TEST_CASE("image run: a preset of either architecture is a model, and reads back") {
   for (const std::string& name : image_presets()) {
     INFO(name);
-    const RunConfig run = read("model: {preset: " + name + "}\n");
+    const RunConfig run = read_run("model: {preset: " + name + "}\n");
     const ImageModelConfig& model = image_run(run).model;
     CHECK(model.architecture ==
           (name.starts_with("deit") ? ImageArchitecture::kVit : ImageArchitecture::kTransNext));
@@ -42,23 +42,23 @@ TEST_CASE("image run: a preset of either architecture is a model, and reads back
 
 TEST_CASE("image run: a model's faults are reported at the keys that users write") {
   CHECK_NOTHROW(
-      read("model: {transnext: {dims: [24, 50], heads: [1, 2], depths: [1, 1], mlp_ratios: [4, 4], "
-           "pool_ratios: [2, 1]}}\n"));
+      read_run("model: {transnext: {dims: [24, 50], heads: [1, 2], depths: [1, 1], mlp_ratios: [4, 4], "
+               "pool_ratios: [2, 1]}}\n"));
   CHECK_THAT(
-      error_of("model: {transnext: {dims: [24, 50], heads: [1, 3], depths: [1, 1], mlp_ratios: [4, 4], "
-               "pool_ratios: [2, 1]}}\n"),
+      run_error("model: {transnext: {dims: [24, 50], heads: [1, 3], depths: [1, 1], mlp_ratios: [4, 4], "
+                "pool_ratios: [2, 1]}}\n"),
       Catch::Contains("a.yaml:2:44: model.transnext.heads: expected a divisor of model.transnext.dims (50)"));
   CHECK_THAT(
-      error_of("model:\n  architecture: vit\n  image_size: 100\n  vit: {patch_size: 16}\n"),
+      run_error("model:\n  architecture: vit\n  image_size: 100\n  vit: {patch_size: 16}\n"),
       Catch::Contains(
           "a.yaml:5:21: model.vit.patch_size: expected a divisor of model.image_size (100), found 16"));
-  CHECK_THAT(error_of("model:\n  architecture: vit\n  moh: {router: query_norm}\n"),
+  CHECK_THAT(run_error("model:\n  architecture: vit\n  moh: {router: query_norm}\n"),
              Catch::Contains("model.moh.router: expected learned or none"));
-  CHECK_THAT(error_of("model: {architecture: vit}\ndata: {image_size: 50}\n"),
+  CHECK_THAT(run_error("model: {architecture: vit}\ndata: {image_size: 50}\n"),
              Catch::Contains("data.image_size: expected a multiple of model.vit.patch_size (16), found 50"));
-  CHECK_THAT(error_of("model: {transnext: {dims: 24}}\n"),
+  CHECK_THAT(run_error("model: {transnext: {dims: 24}}\n"),
              Catch::Contains("model.transnext.dims: expected a list of integers of at least 1, found 24"));
-  CHECK_THAT(error_of("model: {transnext: {dims: [24, x]}}\n"),
+  CHECK_THAT(run_error("model: {transnext: {dims: [24, x]}}\n"),
              Catch::Contains("model.transnext.dims[1]: expected an integer of at least 1, found x"));
 }
 
@@ -67,10 +67,10 @@ TEST_CASE("image run: a share of heads is one of each stage") {
       "model: {transnext: {dims: [48, 96], heads: [2, 4], depths: [1, 2], mlp_ratios: [4, 4], pool_ratios: "
       "[2, 1]}, "
       "moh: {router: learned, num_shared: 50%, top_k: ";
-  const RunConfig run = read(model + "50%}}\n");
+  const RunConfig run = read_run(model + "50%}}\n");
   CHECK(image_run(run).model.moh.num_shared == PerLayer(Counts{1, 2}));
   CHECK(image_run(run).model.moh.top_k == PerLayer(Counts{1, 2}));
-  CHECK_THAT(error_of(model + "25%}}\n"),
+  CHECK_THAT(run_error(model + "25%}}\n"),
              Catch::Contains("model.moh.top_k: expected a share that is a whole number of the 2 heads"));
 }
 
@@ -95,12 +95,12 @@ TEST_CASE("image run: steps on the command line that do not count beside the fil
 
 TEST_CASE("image run: epochs are for data that have them") {
   const std::string epochs = "train: {epochs: 3}\nschedule: {stepwise: false, warmup_epochs: 1}\n";
-  CHECK(read(epochs).train.epochs == 3);
+  CHECK(read_run(epochs).train.epochs == 3);
   CHECK_THAT(
-      error_of("train: {epochs: 3}\nschedule: {warmup_epochs: 3}\n"),
+      run_error("train: {epochs: 3}\nschedule: {warmup_epochs: 3}\n"),
       Catch::Contains(
           "a.yaml:3:27: schedule.warmup_epochs: expected less than the epochs of the decay (3), found 3"));
-  CHECK_THAT(error_of("schedule: {stepwise: false}\n"),
+  CHECK_THAT(run_error("schedule: {stepwise: false}\n"),
              Catch::Contains("expected the end of the decay, or train.epochs"));
   const auto of_text = [&] {
     RunFile::of_text("b.yaml", "data: {train: x}\n" + epochs, families().configs()).finish(ConfigUse::kModel);

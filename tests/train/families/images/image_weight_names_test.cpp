@@ -45,14 +45,14 @@ std::vector<WeightInfo> tensors_of_preset(const std::string& name, std::int64_t 
   return expected_tensors(families().of(run), run);
 }
 
-ImageModelConfig read(const std::string& json) {
+ImageModelConfig read_model(const std::string& json) {
   const TemporaryFolder folder;
   write_file_durably(folder.path() / "config.json", json);
   return image_run(*known_names.read_config(folder.path() / "config.json")).model;
 }
 
-std::string error_of(const std::string& json) {
-  return message_of<ConfigError>([&] { read(json); });
+std::string model_error(const std::string& json) {
+  return message_of<ConfigError>([&] { read_model(json); });
 }
 
 }  // namespace
@@ -80,7 +80,7 @@ TEST_CASE("image weights: published models are known by their tensors, with any 
 }
 
 TEST_CASE("image weights: timm's config.json of a vision transformer") {
-  const ImageModelConfig small = read(
+  const ImageModelConfig small = read_model(
       R"({"architecture": "deit_small_patch16_224", "num_classes": 1000, "num_features": 384,
           "pretrained_cfg": {"tag": "fb_in1k", "input_size": [3, 224, 224], "mean": [0.5, 0.5, 0.5]}})");
   CHECK(small.architecture == ImageArchitecture::kVit);
@@ -89,7 +89,7 @@ TEST_CASE("image weights: timm's config.json of a vision transformer") {
     expected.drop_path = 0;
     return expected;
   }());
-  const ImageModelConfig large = read(
+  const ImageModelConfig large = read_model(
       R"({"architecture": "vit_large_patch32_384.orig", "num_classes": 21, "global_pool": "avg",
           "pretrained_cfg": {"input_size": [3, 384, 384]}, "model_args": {"depth": 3, "img_size": 64}})");
   CHECK(large.vit.hidden == 1024);
@@ -99,20 +99,21 @@ TEST_CASE("image weights: timm's config.json of a vision transformer") {
   CHECK(large.image_size == 64);
   CHECK(large.classes == 21);
 
-  CHECK_THAT(error_of(R"({"architecture": "resnet50"})"),
+  CHECK_THAT(model_error(R"({"architecture": "resnet50"})"),
              Catch::Contains("deit_small_patch16_224, found resnet50"));
-  CHECK_THAT(error_of(R"({"architecture": "deit_small_distilled_patch16_224"})"),
+  CHECK_THAT(model_error(R"({"architecture": "deit_small_distilled_patch16_224"})"),
              Catch::Contains("architecture"));
-  CHECK_THAT(error_of(R"({"architecture": "vit_base_patch16_224", "model_args": {"qkv_bias": false}})"),
+  CHECK_THAT(model_error(R"({"architecture": "vit_base_patch16_224", "model_args": {"qkv_bias": false}})"),
              Catch::Contains("model_args.qkv_bias"));
-  CHECK_THAT(error_of(R"({"architecture": "vit_base_patch16_224", "global_pool": "map"})"),
+  CHECK_THAT(model_error(R"({"architecture": "vit_base_patch16_224", "global_pool": "map"})"),
              Catch::Contains("token or avg"));
-  CHECK_THROWS_AS(read(R"({"architecture": "vit_base_patch16_224", "num_classes": 0})"), CheckpointError);
-  CHECK_THAT(error_of(R"({"architecture": "vit_base_patch0_224"})"), Catch::Contains("architecture"));
+  CHECK_THROWS_AS(read_model(R"({"architecture": "vit_base_patch16_224", "num_classes": 0})"),
+                  CheckpointError);
+  CHECK_THAT(model_error(R"({"architecture": "vit_base_patch0_224"})"), Catch::Contains("architecture"));
   // timm's ratio is a float.
-  CHECK(read(R"({"architecture": "vit_base_patch16_224", "model_args": {"mlp_ratio": 3.0}})").vit.mlp_ratio ==
-        3);
-  CHECK_THAT(error_of(R"({"architecture": "vit_base_patch16_224", "model_args": {"mlp_ratio": 2.5}})"),
+  CHECK(read_model(R"({"architecture": "vit_base_patch16_224", "model_args": {"mlp_ratio": 3.0}})")
+            .vit.mlp_ratio == 3);
+  CHECK_THAT(model_error(R"({"architecture": "vit_base_patch16_224", "model_args": {"mlp_ratio": 2.5}})"),
              Catch::Contains("model_args.mlp_ratio: expected a whole number from 1 on, found 2.5"));
 }
 

@@ -12,8 +12,8 @@ namespace moh {
 namespace {
 
 /// A model with one layer of width 16 and two heads, and seven batches to evaluate it on.
-struct Fixture {
-  Fixture() { model.initialise(1); }
+struct LanguageFixture {
+  LanguageFixture() { model.initialise(1); }
 
   TemporaryFolder folder;
   std::unique_ptr<const Tokenizer> tokenizer = std::make_unique<ByteTokenizer>();
@@ -188,7 +188,7 @@ TEST_CASE("tasks: a teacher sees the documents and positions that the student se
 }
 
 TEST_CASE("tasks: the mean over sources does not depend on how much of each is evaluated") {
-  const Fixture fixture;
+  const LanguageFixture fixture;
   // A long source and a short one, each of one letter, whose losses are the same in each window.
   const auto tokens = [](std::int64_t count, TokenId id) {
     return tokens_in_memory(std::vector<TokenId>(static_cast<std::size_t>(count), id), 256);
@@ -214,7 +214,7 @@ TEST_CASE("tasks: the mean over sources does not depend on how much of each is e
 }
 
 TEST_CASE("tasks: an evaluation asks before each batch whether to stop, and stops there with no result") {
-  const Fixture fixture;
+  const LanguageFixture fixture;
   const auto evaluate = [&](int asks, std::int64_t max_tokens = 0) {
     int asked = 0;
     const auto stop = [&](const EvaluationProgress& progress) {

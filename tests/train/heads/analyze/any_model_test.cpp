@@ -38,7 +38,7 @@ AnalysisInputs inputs_for(const AttentionModel& model) {
   return inputs;
 }
 
-double sum(const std::vector<double>& values) {
+double total_of(const std::vector<double>& values) {
   return std::accumulate(values.begin(), values.end(), 0.0);
 }
 
@@ -60,11 +60,11 @@ TEST_CASE("analyze: any model with attention, on inputs without ids") {
   REQUIRE(routed.by_source.size() == 2);
   CHECK(routed.by_source[0].tokens == kPasses * kTokens);
   CHECK(routed.by_source[1].tokens == kPasses * kTokens * 3);
-  for (const HeadUse& use : routed.by_source) CHECK(sum(use.load) == Approx(2 + 1));
+  for (const HeadUse& use : routed.by_source) CHECK(total_of(use.load) == Approx(2 + 1));
   CHECK(report.token_table.empty());
-  const auto json = nlohmann::json::parse(to_json(report));
-  CHECK(json["token_table"].empty());
-  CHECK(json["layers"][1]["by_source"][1]["source"] == "dogs");
+  const auto parsed = nlohmann::json::parse(to_json(report));
+  CHECK(parsed["token_table"].empty());
+  CHECK(parsed["layers"][1]["by_source"][1]["source"] == "dogs");
   std::ostringstream tables;
   write_tables(tables, report);
   CHECK(tables.str().find("cats             15 of 100 tokens") != std::string::npos);

@@ -57,7 +57,7 @@ std::vector<NamedParameter> load(const Llama& model, const RunConfig& run) {
   return load_source(model, open_source(run, families()), run, families().of(run));
 }
 
-bool same(const Tensor& a, const Tensor& b) {
+bool same_values(const Tensor& a, const Tensor& b) {
   return std::ranges::equal(a.span<float>(), b.span<float>());
 }
 
@@ -70,7 +70,7 @@ TEST_CASE("init: with zero weights and K = E the start is the dense model") {
   const LanguageCalibration batches = tiny_calibration(run);
   const auto model = initialised(run, batches);
   CHECK(divergence_from_dense(*model, batches) == Approx(0).margin(1e-9));
-  CHECK(same(parameter(*model, "model.norm.weight"), parameter(*file.model, "model.norm.weight")));
+  CHECK(same_values(parameter(*model, "model.norm.weight"), parameter(*file.model, "model.norm.weight")));
 }
 
 TEST_CASE("init: a model larger than its source is refused before it takes memory") {
@@ -93,7 +93,7 @@ TEST_CASE("init: a family whose models are not measured starts routers without m
         "language_model has none; set it to zero or random");
   run.init.moh.router_start = RouterStart::kZero;
   const auto model = initialised(run, none);
-  CHECK(same(parameter(*model, "model.norm.weight"), parameter(*file.model, "model.norm.weight")));
+  CHECK(same_values(parameter(*model, "model.norm.weight"), parameter(*file.model, "model.norm.weight")));
   model_of(run).moh.shared_heads.rule = HeadRule::kOutputNorm;
   CHECK_THROWS_AS(settle_shared_heads(run, families().of(run), open_source(run, families()), none),
                   ConfigError);
@@ -154,7 +154,7 @@ TEST_CASE("init: random routers are those of a model without a checkpoint") {
   const auto model = initialised(run, batches), fresh = tiny_model(run);
   REQUIRE(router_parameters(*model).size() == 6);
   for (const NamedParameter& p : router_parameters(*model))
-    CHECK(same(p.variable.value(), parameter(*fresh, p.name)));
+    CHECK(same_values(p.variable.value(), parameter(*fresh, p.name)));
 }
 
 TEST_CASE("init: each rule chooses shared heads, which go into the configuration") {
@@ -189,10 +189,12 @@ TEST_CASE("init: a larger vocabulary grows both matrices, a smaller one is refus
   const LanguageCalibration batches = tiny_calibration(run);
   const auto model = initialised(run, batches);
   for (const char* name : {"model.embed_tokens.weight", "lm_head.weight"}) {
-    CHECK(same(parameter(*model, name).slice(0, 256), parameter(*file.model, name)));
-    CHECK_FALSE(same(parameter(*model, name).slice(256, 257), parameter(*model, name).slice(257, 258)));
+    CHECK(same_values(parameter(*model, name).slice(0, 256), parameter(*file.model, name)));
+    CHECK_FALSE(
+        same_values(parameter(*model, name).slice(256, 257), parameter(*model, name).slice(257, 258)));
   }
-  CHECK(same(parameter(*initialised(run, batches), "lm_head.weight"), parameter(*model, "lm_head.weight")));
+  CHECK(same_values(parameter(*initialised(run, batches), "lm_head.weight"),
+                    parameter(*model, "lm_head.weight")));
   model_of(run).vocab_size = 200;
   const std::string message = message_of<CheckpointError>([&] { initialised(run, batches); });
   CHECK_THAT(message, Catch::Contains("2 of another shape"));
@@ -210,7 +212,7 @@ TEST_CASE("init: what is missing or too much is listed, and nothing is changed")
   const auto refusal = [&] { return message_of<CheckpointError>([&] { initialise(*model, run, batches); }); };
   CHECK_THAT(refusal(),
              Catch::Contains("9 missing") && Catch::Contains("missing: model.layers.2.mlp.up_proj.weight"));
-  CHECK(same(parameter(*model, "lm_head.weight"), before));
+  CHECK(same_values(parameter(*model, "lm_head.weight"), before));
   model_of(run).layers = 1;
   const auto small = tiny_model(run);
   CHECK_THAT(message_of<CheckpointError>([&] { initialise(*small, run, batches); }),

@@ -28,7 +28,7 @@ Moments moments(const Tensor& rows, std::int64_t column) {
   return m;
 }
 
-bool same(const Tensor& a, const Tensor& b) {
+bool same_rows(const Tensor& a, const Tensor& b) {
   return std::ranges::equal(a.span<float>(), b.span<float>());
 }
 
@@ -37,7 +37,7 @@ bool same(const Tensor& a, const Tensor& b) {
 TEST_CASE("init: new rows are the mean of the old ones and a tenth of their deviation, old rows stay") {
   const Tensor matrix = some_matrix(), before = matrix.clone();
   fill_new_rows(matrix, kOld, NewRows::kMean, 0.02, {1, 2});
-  CHECK(same(matrix.slice(0, kOld), before.slice(0, kOld)));
+  CHECK(same_rows(matrix.slice(0, kOld), before.slice(0, kOld)));
   for (std::int64_t j = 0; j < kWidth; ++j) {
     const Moments old = moments(matrix.slice(0, kOld), j), added = moments(matrix.slice(kOld, kNew), j);
     CHECK(added.mean == Approx(old.mean).margin(0.1 * old.std * 4 / std::sqrt(kNew - kOld)));
@@ -56,7 +56,7 @@ TEST_CASE("init: normal and zero rows, and the seed decides") {
   const Tensor zeros = filled(NewRows::kZeros, 1);
   for (const float value : zeros.span<float>()) REQUIRE(value == 0.0F);
   for (const NewRows how : {NewRows::kMean, NewRows::kNormal}) {
-    CHECK(same(filled(how, 1), filled(how, 1)));
-    CHECK_FALSE(same(filled(how, 1), filled(how, 2)));
+    CHECK(same_rows(filled(how, 1), filled(how, 1)));
+    CHECK_FALSE(same_rows(filled(how, 1), filled(how, 2)));
   }
 }

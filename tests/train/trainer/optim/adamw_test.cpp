@@ -2,9 +2,9 @@
 
 #include <catch2/catch.hpp>
 #include <cmath>
-#include <cstring>
 
 #include "core/random.h"
+#include "tests/support/same_bits.h"
 
 using namespace moh;
 
@@ -28,10 +28,6 @@ void step(AdamW& optimizer, double learning_rate) {
   optimizer.set_learning_rate(learning_rate);
   optimizer.update(zeros({1}, DType::kFloat64));
   optimizer.count_update();
-}
-
-bool same_bits(const Tensor& a, const Tensor& b) {
-  return a.bytes() == b.bytes() && std::memcmp(a.raw(), b.raw(), a.bytes()) == 0;
 }
 
 }  // namespace
@@ -66,7 +62,7 @@ TEST_CASE("optim: the state saved and loaded continues bit for bit") {
       set_gradient(*p, 2);
       step(*optimizer, 0.01);
     }
-    CHECK(same_bits(a.variable.value(), b.variable.value()));
+    CHECK(test::same_bits(a.variable.value(), b.variable.value()));
     CHECK(second.steps() == 2);
   }
 }

@@ -1,13 +1,13 @@
 #include "train/trainer/optim/parameter_groups.h"
 
 #include <catch2/catch.hpp>
-#include <cstring>
 
 #include "autograd/node.h"
 #include "core/error.h"
 #include "models/llm/llama.h"
 #include "ops/loss/cross_entropy.h"
 #include "tests/models/llm/tiny_llama.h"
+#include "tests/support/same_bits.h"
 #include "train/trainer/optim/adamw.h"
 #include "train/trainer/optim/weight_average.h"
 
@@ -15,7 +15,7 @@ using namespace moh;
 
 namespace {
 
-std::unique_ptr<Llama> made(DType dtype = DType::kFloat32) {
+std::unique_ptr<Llama> tiny_model(DType dtype = DType::kFloat32) {
   auto model = std::make_unique<Llama>(test::tiny_llama(), dtype);
   model->initialise(3);
   return model;
@@ -30,10 +30,6 @@ void step(const Llama& model, AdamW& optimizer, double learning_rate) {
   optimizer.set_learning_rate(learning_rate);
   optimizer.update(zeros({1}, DType::kFloat64));
   optimizer.count_update();
-}
-
-bool same_bits(const Tensor& a, const Tensor& b) {
-  return a.bytes() == b.bytes() && std::memcmp(a.raw(), b.raw(), a.bytes()) == 0;
 }
 
 std::vector<Tensor> copies_of(const Llama& model) {
@@ -64,7 +60,7 @@ TEST_CASE("optim: patterns of names match the whole name") {
 }
 
 TEST_CASE("optim: the last group that matches a parameter decides") {
-  const auto model = made();
+  const auto model = tiny_model();
   const std::vector<ParameterUse> uses =
       parameter_uses(*model,
                      {{.match = {"*"}, .learning_rate_scale = 0.5},
@@ -89,7 +85,7 @@ TEST_CASE("optim: the last group that matches a parameter decides") {
 }
 
 TEST_CASE("optim: groups that decide nothing are refused") {
-  const auto model = made();
+  const auto model = tiny_model();
   const auto refused = [&](const std::vector<ParameterGroup>& groups, const std::string& part) {
     CHECK_THROWS_WITH(parameter_uses(*model, groups, 0.1), Catch::Contains(part));
     CHECK_THROWS_AS(parameter_uses(*model, groups, 0.1), ConfigError);
@@ -105,7 +101,7 @@ TEST_CASE("optim: groups that decide nothing are refused") {
 
 TEST_CASE("optim: frozen parameters get no gradient and no state, and keep every bit") {
   for (const DType dtype : {DType::kFloat32, DType::kBFloat16}) {
-    const auto model = made(dtype);
+    const auto model = tiny_model(dtype);
     const std::vector<Tensor> before = copies_of(*model);
     AdamW optimizer(*model, {.groups = routers_alone});
     for (int i = 0; i < 3; ++i) step(*model, optimizer, 0.01);
@@ -117,7 +113,7 @@ TEST_CASE("optim: frozen parameters get no gradient and no state, and keep every
       const bool router = matches("*.wg*.weight", name);
       trained += router ? 1 : 0;
       CHECK(variable.grad().defined() == router);
-      CHECK(same_bits(variable.value(), before[i]) != router);
+      CHECK(test::same_bits(variable.value(), before[i]) != router);
     }
     CHECK(optimizer.state().size() == trained * (dtype == DType::kBFloat16 ? 3 : 2));
     CHECK(optimizer.frozen().size() == parameters.size() - trained);
@@ -126,12 +122,12 @@ TEST_CASE("optim: frozen parameters get no gradient and no state, and keep every
     CHECK(average.trained().size() == trained);
     CHECK(average.state().size() == parameters.size());
     const WeightsScope scope(parameters, average.state());
-    CHECK(same_bits(parameters[0].variable.value(), before[0]));
+    CHECK(test::same_bits(parameters[0].variable.value(), before[0]));
   }
 }
 
 TEST_CASE("optim: what is trained beside frozen parameters gets the gradients that it gets without them") {
-  const auto all = made(), some = made();
+  const auto all = tiny_model(), some = tiny_model();
   AdamW of_all(*all, {.clip_grad_norm = 0}), of_some(*some, {.clip_grad_norm = 0, .groups = routers_alone});
   step(*all, of_all, 0.01);
   step(*some, of_some, 0.01);
@@ -146,14 +142,15 @@ TEST_CASE("optim: what is trained beside frozen parameters gets the gradients th
 }
 
 TEST_CASE("optim: a scaled learning rate is that rate") {
-  const auto scaled = made(), plain = made();
+  const auto scaled = tiny_model(), plain = tiny_model();
   AdamW of_scaled(*scaled, {.groups = {{.match = {"*"}, .learning_rate_scale = 0.25}}}), of_plain(*plain, {});
   for (int i = 0; i < 3; ++i) {
     step(*scaled, of_scaled, 0.04);
     step(*plain, of_plain, 0.01);
   }
   const std::vector<NamedParameter> a = scaled->parameters(), b = plain->parameters();
-  for (std::size_t i = 0; i < a.size(); ++i) CHECK(same_bits(a[i].variable.value(), b[i].variable.value()));
+  for (std::size_t i = 0; i < a.size(); ++i)
+    CHECK(test::same_bits(a[i].variable.value(), b[i].variable.value()));
 }
 
 TEST_CASE("optim: frozen layers are not computed again for the backward pass") {

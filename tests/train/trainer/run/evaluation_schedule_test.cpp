@@ -15,7 +15,7 @@ RunConfig run_with(std::int64_t every, std::int64_t saved_every, bool keep_best)
 }
 
 /// count_after() one by one.
-std::int64_t counted(const EvaluationSchedule& schedule, std::int64_t step, std::int64_t steps) {
+std::int64_t counted_evaluations(const EvaluationSchedule& schedule, std::int64_t step, std::int64_t steps) {
   std::int64_t count = 0;
   for (std::int64_t s = step + 1; s <= steps; ++s) count += schedule.contains(s) ? 1 : 0;
   return count;
@@ -36,7 +36,7 @@ TEST_CASE("trainer: evaluations are counted as they come, whatever coincides") {
           INFO("every " << every << ", saved " << saved << ", best " << keep_best << ", epochs "
                         << last_epochs);
           for (std::int64_t step = -1; step <= kSteps + 1; ++step)
-            CHECK(schedule.count_after(step) == counted(schedule, step, kSteps));
+            CHECK(schedule.count_after(step) == counted_evaluations(schedule, step, kSteps));
         }
       }
     }

@@ -9,12 +9,12 @@ namespace {
 
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 
-StepReport made(double loss) {
+StepReport report_of(double loss) {
   return {.loss = loss, .gradient_norm = 1, .learning_rate = 0.1, .skipped = false, .statistics = {}};
 }
 
 StepReport skipped(double loss, double gradient_norm = 1) {
-  StepReport report = made(loss);
+  StepReport report = report_of(loss);
   report.gradient_norm = gradient_norm;
   report.skipped = true;
   return report;
@@ -25,7 +25,7 @@ StepReport skipped(double loss, double gradient_norm = 1) {
 TEST_CASE("guard: a number that is not finite ends the run") {
   TrainState state{.step = 3};
   Guard guard({}, false, state);
-  CHECK_FALSE(guard.check(made(2)));
+  CHECK_FALSE(guard.check(report_of(2)));
   const std::optional<SkippedStep> found = guard.check(skipped(-kNan));
   REQUIRE(found);
   CHECK(found->event == "non_finite");
@@ -42,7 +42,7 @@ TEST_CASE("guard: so many steps in a row are skipped") {
   TrainState state;
   Guard guard({.non_finite = NonFinitePolicy::kSkip, .max_skipped = 2}, false, state);
   for (int i = 0; i < 2; ++i) CHECK_FALSE(guard.check(skipped(kNan))->ends_run);
-  CHECK_FALSE(guard.check(made(2)));  // which begins a new row
+  CHECK_FALSE(guard.check(report_of(2)));  // which begins a new row
   for (int i = 0; i < 2; ++i) CHECK_FALSE(guard.check(skipped(1, kNan))->ends_run);
   const std::optional<SkippedStep> last = guard.check(skipped(kNan));
   CHECK(last->ends_run);
@@ -61,9 +61,9 @@ TEST_CASE("guard: limits are of the last steps that were made") {
   TrainState state;
   Guard guard({.max_skipped = 1, .spike = {.loss = 3, .grad_norm = 0, .window = 4}}, false, state);
   REQUIRE(guard.has_limits());
-  for (const double loss : {9.0, 1.0, 3.0, 1.0}) guard.check(made(loss));
+  for (const double loss : {9.0, 1.0, 3.0, 1.0}) guard.check(report_of(loss));
   CHECK(guard.limits().loss > 9);
-  guard.check(made(3));
+  guard.check(report_of(3));
   CHECK(guard.limits() == UpdateLimits{.loss = 2 + 3 * 1});
   const std::optional<SkippedStep> spike = guard.check(skipped(50));
   CHECK(spike->event == "spike");
@@ -76,7 +76,7 @@ TEST_CASE("guard: a run that resumes has the limits of one that was not stopped"
   const GuardConfig config{.spike = {.loss = 2, .grad_norm = 2, .window = 2}};
   TrainState state;
   Guard before(config, false, state);
-  for (const double loss : {1.0, 2.0}) before.check(made(loss));
+  for (const double loss : {1.0, 2.0}) before.check(report_of(loss));
   TrainState resumed = state;
   CHECK(Guard(config, false, resumed).limits() == before.limits());
 }

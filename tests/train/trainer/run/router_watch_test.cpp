@@ -24,8 +24,8 @@ RunConfig routed_run() {
 }
 
 /// A task of that run, and its routers' weights by layer.
-struct Fixture {
-  explicit Fixture(const RunConfig& run = routed_run()) : task(run, data(), make_model(run)) {
+struct RouterFixture {
+  explicit RouterFixture(const RunConfig& run = routed_run()) : task(run, data(), make_model(run)) {
     task.seek(0, {});
     for (const NamedParameter& parameter : task.model().parameters()) {
       if (parameter.name.ends_with("wg.weight")) routers.push_back(parameter.variable.value());
@@ -74,7 +74,7 @@ std::vector<std::optional<double>> of_layers(const StepStatistics& statistics, s
 }  // namespace
 
 TEST_CASE("router watch: a router that always selects the same heads has collapsed") {
-  Fixture fixture;
+  RouterFixture fixture;
   RouterWatch watch(fixture.task);
   CHECK(watch.has_routers());
   CHECK(watch.newly_collapsed(fixture.step()).empty());
@@ -95,7 +95,7 @@ TEST_CASE("router watch: a router that always selects the same heads has collaps
 }
 
 TEST_CASE("router watch: half of the weight is the routed heads' where the two-stage router is indifferent") {
-  Fixture fixture;
+  RouterFixture fixture;
   for (const NamedParameter& parameter : fixture.task.model().parameters()) {
     if (!parameter.name.ends_with("wg_0.weight")) continue;
     Tensor weight = parameter.variable.value();
@@ -106,7 +106,7 @@ TEST_CASE("router watch: half of the weight is the routed heads' where the two-s
 }
 
 TEST_CASE("router watch: churn is the share of selected pairs that differ") {
-  Fixture fixture;
+  RouterFixture fixture;
   RouterWatch watch(fixture.task);
   using Shares = std::vector<std::optional<double>>;
   std::vector<std::string> selections;
@@ -128,7 +128,7 @@ TEST_CASE("router watch: churn is the share of selected pairs that differ") {
 TEST_CASE("router watch: a dense model has nothing to watch") {
   RunConfig run = routed_run();
   language_run(run).model.moh = {};
-  Fixture fixture(run);
+  RouterFixture fixture(run);
   CHECK_FALSE(RouterWatch(fixture.task).has_routers());
   CHECK(fixture.step().layers.empty());
 }

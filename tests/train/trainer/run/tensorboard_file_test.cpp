@@ -20,7 +20,7 @@ namespace moh {
 namespace {
 
 template <class T>
-T take(std::string_view& bytes) {
+T take_number(std::string_view& bytes) {
   T value;
   REQUIRE(bytes.size() >= sizeof value);
   std::memcpy(&value, bytes.data(), sizeof value);
@@ -37,12 +37,12 @@ std::vector<std::string> unframed(std::string_view file) {
   std::vector<std::string> events;
   while (!file.empty()) {
     const std::string_view length = file.substr(0, 8);
-    const auto size = take<std::uint64_t>(file);
-    CHECK(take<std::uint32_t>(file) == masked(length));
+    const auto size = take_number<std::uint64_t>(file);
+    CHECK(take_number<std::uint32_t>(file) == masked(length));
     REQUIRE(size <= file.size());
     events.emplace_back(file.substr(0, size));
     file.remove_prefix(size);
-    CHECK(take<std::uint32_t>(file) == masked(events.back()));
+    CHECK(take_number<std::uint32_t>(file) == masked(events.back()));
   }
   return events;
 }
@@ -63,7 +63,7 @@ struct Shown {
 
 std::vector<double> packed(std::string_view bytes) {
   std::vector<double> values;
-  while (!bytes.empty()) values.push_back(take<double>(bytes));
+  while (!bytes.empty()) values.push_back(take_number<double>(bytes));
   return values;
 }
 

@@ -36,7 +36,7 @@ struct Source {
 
 /// The message about a model with this text as its config.json, without the file's name.
 template <class E>
-std::string refusal(const Source& source, const std::string& text) {
+std::string refused_source(const Source& source, const std::string& text) {
   const std::string path = write_file(source.folder / "config.json", text);
   const std::string message = message_of<E>([&] { StoredModel(source.folder.path(), families()).config(); });
   REQUIRE(message.starts_with(path + ": "));
@@ -91,14 +91,15 @@ TEST_CASE("tasks: a file describes weights that come without a configuration, an
 
 TEST_CASE("tasks: a config.json of no family that is known") {
   const Source source;
-  CHECK(refusal<ConfigError>(source, R"({"model_type": "gpt2"})") ==
+  CHECK(refused_source<ConfigError>(source, R"({"model_type": "gpt2"})") ==
         "model_type: expected llama, mistral, qwen2, qwen3 or moh_llama, found gpt2");
   CHECK(
-      refusal<ConfigError>(source, R"({"model_type": "mixtral"})") ==
+      refused_source<ConfigError>(source, R"({"model_type": "mixtral"})") ==
       "model_type: expected llama, mistral, qwen2, qwen3 or moh_llama, found mixtral; its MLPs are mixtures "
       "of experts");
-  CHECK(refusal<CheckpointError>(source, "{}") == "model_type: expected a text, found nothing");
-  CHECK(refusal<CheckpointError>(source, R"({"model_type": 7})") == "model_type: expected a text, found 7");
+  CHECK(refused_source<CheckpointError>(source, "{}") == "model_type: expected a text, found nothing");
+  CHECK(refused_source<CheckpointError>(source, R"({"model_type": 7})") ==
+        "model_type: expected a text, found 7");
 }
 
 TEST_CASE("tasks: a run that leaves its model open has that of init.from") {

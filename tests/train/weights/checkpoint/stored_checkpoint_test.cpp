@@ -18,7 +18,7 @@ namespace {
 namespace fs = std::filesystem;
 using Catch::Contains;
 
-const std::string kShard = "optimizer-00000-of-00001.safetensors";
+const std::string kOptimizerShard = "optimizer-00000-of-00001.safetensors";
 
 NamedTensor filled(const std::string& name, const Shape& shape, double value, DType dtype = DType::kFloat32) {
   return {name, full(shape, value, dtype)};
@@ -95,13 +95,13 @@ TEST_CASE("checkpoint: stored: a file that changes after it was verified is noti
   const fs::path folder = StoreUnderTest(run.path()).store.save(contents);
   const StoredCheckpoint checkpoint(folder);
   checkpoint.verify();
-  std::string bytes = read_file(folder / kShard);
+  std::string bytes = read_file(folder / kOptimizerShard);
   bytes.back() = static_cast<char>(bytes.back() ^ 1);
-  write_file(folder / kShard, bytes);
-  CHECK_THAT(
-      message_of<CheckpointError>(
-          [&] { load_exactly("optimizer state", checkpoint.optimizer(), contents.optimizer); }),
-      Contains(kShard + ": ") && Contains("expected checksum ") && Contains("the checkpoint is damaged"));
+  write_file(folder / kOptimizerShard, bytes);
+  CHECK_THAT(message_of<CheckpointError>(
+                 [&] { load_exactly("optimizer state", checkpoint.optimizer(), contents.optimizer); }),
+             Contains(kOptimizerShard + ": ") && Contains("expected checksum ") &&
+                 Contains("the checkpoint is damaged"));
   CHECK_NOTHROW(load_exactly("model", checkpoint.model(), contents.model));
 }
 

@@ -45,7 +45,7 @@ TEST_CASE("trainer: the state reads back as it was written") {
 }
 
 TEST_CASE("trainer: a state that is not what to_json writes is refused, naming the field") {
-  const std::string good = to_json({.step = 12});
+  const std::string good = to_json(TrainState{.step = 12});
   CHECK_THROWS_WITH(train_state_from_json(replaced(good, "\"step\": 12", "\"step\": -1"), "checkpoint x"),
                     "checkpoint x: trainer.json: step: expected a count, found -1");
   CHECK_THROWS_WITH(

@@ -18,7 +18,7 @@ using test::little_endian_bytes;
 using test::torch_zip;
 
 /// "accepted", or the message for a file with this pickle and one storage of four float32.
-std::string answer(const std::string& pickle) {
+std::string pickle_answer(const std::string& pickle) {
   const TemporaryFolder folder;
   const std::string path = write_file(folder / "x", torch_zip(pickle, {std::string(16, '\0')}));
   try {
@@ -34,7 +34,7 @@ std::string answer(const std::string& pickle) {
 std::string tensor_answer(const std::string& storage_id, std::int64_t offset,
                           std::initializer_list<std::int64_t> sizes,
                           std::initializer_list<std::int64_t> strides) {
-  return answer(whole(dict({text("w"), tensor(storage_id, offset, sizes, strides)})));
+  return pickle_answer(whole(dict({text("w"), tensor(storage_id, offset, sizes, strides)})));
 }
 
 const std::string kFour = storage("0", "FloatStorage", 4);
@@ -48,7 +48,7 @@ TEST_CASE("torch: hostile pickle: every byte as an opcode on an empty stack is r
   for (int opcode = 0; opcode < 256; ++opcode) {
     const auto byte = static_cast<char>(opcode);
     INFO("opcode " << opcode);
-    const std::string message = answer(whole(std::string(1, byte)));
+    const std::string message = pickle_answer(whole(std::string(1, byte)));
     const bool pushes = harmless.find(byte) != std::string::npos && byte != '(';
     CHECK((message == "accepted") == pushes);
     if (!pushes) CHECK_THAT(message, Catch::StartsWith("data.pkl, byte "));
@@ -57,87 +57,93 @@ TEST_CASE("torch: hostile pickle: every byte as an opcode on an empty stack is r
 
 TEST_CASE("torch: hostile pickle: every opcode with too few values is refused") {
   for (const std::string opcode : {"a", "b", "s", "R", "\x81", "\x93"}) {
-    CHECK_THAT(answer(whole("N" + opcode)), Contains("values on the stack for the opcode"));
-    CHECK_THAT(answer(whole("NN(" + opcode)), Contains("values on the stack for the opcode, found 0"));
+    CHECK_THAT(pickle_answer(whole("N" + opcode)), Contains("values on the stack for the opcode"));
+    CHECK_THAT(pickle_answer(whole("NN(" + opcode)), Contains("values on the stack for the opcode, found 0"));
   }
   for (const std::string opcode : {"e", "t", "u", "1", "\x90", "\x91"}) {
-    CHECK_THAT(answer(whole("N" + opcode)), Contains("expected a mark on the stack, found none"));
+    CHECK_THAT(pickle_answer(whole("N" + opcode)), Contains("expected a mark on the stack, found none"));
   }
-  CHECK_THAT(answer(whole("NN\x92")), Contains("expected 1 values on the stack for the opcode, found 0"));
-  CHECK_THAT(answer(whole("")), Contains("expected one value at the end, found 0"));
-  CHECK_THAT(answer(whole("NN")), Contains("expected one value at the end, found 2"));
-  CHECK_THAT(answer(whole("N(")), Contains("expected one value at the end, found 1 and 1 marks"));
+  CHECK_THAT(pickle_answer(whole("NN\x92")),
+             Contains("expected 1 values on the stack for the opcode, found 0"));
+  CHECK_THAT(pickle_answer(whole("")), Contains("expected one value at the end, found 0"));
+  CHECK_THAT(pickle_answer(whole("NN")), Contains("expected one value at the end, found 2"));
+  CHECK_THAT(pickle_answer(whole("N(")), Contains("expected one value at the end, found 1 and 1 marks"));
 }
 
 TEST_CASE("torch: hostile pickle: values of the wrong kind are refused") {
-  CHECK_THAT(answer(whole("NNR")), Contains("expected a tuple of arguments"));
-  CHECK_THAT(answer(whole("N)R")), Contains("expected a class or function"));
-  CHECK_THAT(answer(whole("NQ)R")), Contains("expected a class or function"));
-  CHECK_THAT(answer(whole(global("a", "b") + "NR")), Contains("expected a tuple of arguments"));
-  CHECK_THAT(answer(whole(global("a", "b") + ")N\x92")), Contains("expected a dict of arguments"));
-  CHECK_THAT(answer(whole("NNb")), Contains("expected an object to set the state of"));
-  CHECK_THAT(answer(whole(global("a", "b") + ")R}b}b")), Contains("a second one"));
-  CHECK_THAT(answer(whole("NNa")), Contains("expected a container to put items into"));
-  CHECK_THAT(answer(whole("]NNs")), Contains("expected a container to put items into"));
-  CHECK_THAT(answer(whole("}(Nu")), Contains("expected a value for each key"));
-  CHECK_THAT(answer(whole("NN\x93")), Contains("expected a name"));
-  CHECK_THAT(answer(whole(text(std::string(2000, 'a')) + text("b") + "\x93")),
+  CHECK_THAT(pickle_answer(whole("NNR")), Contains("expected a tuple of arguments"));
+  CHECK_THAT(pickle_answer(whole("N)R")), Contains("expected a class or function"));
+  CHECK_THAT(pickle_answer(whole("NQ)R")), Contains("expected a class or function"));
+  CHECK_THAT(pickle_answer(whole(global("a", "b") + "NR")), Contains("expected a tuple of arguments"));
+  CHECK_THAT(pickle_answer(whole(global("a", "b") + ")N\x92")), Contains("expected a dict of arguments"));
+  CHECK_THAT(pickle_answer(whole("NNb")), Contains("expected an object to set the state of"));
+  CHECK_THAT(pickle_answer(whole(global("a", "b") + ")R}b}b")), Contains("a second one"));
+  CHECK_THAT(pickle_answer(whole("NNa")), Contains("expected a container to put items into"));
+  CHECK_THAT(pickle_answer(whole("]NNs")), Contains("expected a container to put items into"));
+  CHECK_THAT(pickle_answer(whole("}(Nu")), Contains("expected a value for each key"));
+  CHECK_THAT(pickle_answer(whole("NN\x93")), Contains("expected a name"));
+  CHECK_THAT(pickle_answer(whole(text(std::string(2000, 'a')) + text("b") + "\x93")),
              Contains("expected a name of at most 1024"));
-  CHECK_THAT(answer(whole("c" + std::string(2000, 'a') + "\nb\n")), Contains("a name of at most 1024"));
+  CHECK_THAT(pickle_answer(whole("c" + std::string(2000, 'a') + "\nb\n")),
+             Contains("a name of at most 1024"));
 }
 
 TEST_CASE("torch: hostile pickle: memos that were never set are refused") {
-  CHECK_THAT(answer(whole("h\x05")), Contains("expected a memo that was set, found memo 5"));
-  CHECK_THAT(answer(whole("j\xff\xff\xff\xff")), Contains("found memo 4294967295"));
-  CHECK_THAT(answer(whole("Nq\x07h\x06")), Contains("found memo 6"));
-  CHECK_THAT(answer(whole("Nr\xff\xff\xff\x7f")), Contains("a memo below 1048576, found 2147483647"));
-  CHECK(answer(whole("Nr\xff\xff\x0f\x00"
-                     "0j\xff\xff\x0f\x00")) != "accepted");  // a NUL ends the literal
-  CHECK(answer(whole(std::string("Nr\xff\xff\x0f\0"
-                                 "0j\xff\xff\x0f\0",
-                                 12))) == "accepted");
+  CHECK_THAT(pickle_answer(whole("h\x05")), Contains("expected a memo that was set, found memo 5"));
+  CHECK_THAT(pickle_answer(whole("j\xff\xff\xff\xff")), Contains("found memo 4294967295"));
+  CHECK_THAT(pickle_answer(whole("Nq\x07h\x06")), Contains("found memo 6"));
+  CHECK_THAT(pickle_answer(whole("Nr\xff\xff\xff\x7f")), Contains("a memo below 1048576, found 2147483647"));
+  CHECK(pickle_answer(whole("Nr\xff\xff\x0f\x00"
+                            "0j\xff\xff\x0f\x00")) != "accepted");  // a NUL ends the literal
+  CHECK(pickle_answer(whole(std::string("Nr\xff\xff\x0f\0"
+                                        "0j\xff\xff\x0f\0",
+                                        12))) == "accepted");
 }
 
 TEST_CASE("torch: hostile pickle: what torch.save does not write is refused with the reason") {
-  CHECK_THAT(answer("}."), Contains("expected a pickle of protocol 2 to 5"));
-  CHECK_THAT(answer(""), Contains("expected a pickle of protocol 2 to 5"));
-  CHECK_THAT(answer(whole("N", 6)), Contains("expected pickle protocol 2 to 5, found 6"));
-  CHECK_THAT(answer(whole("N", 1)), Contains("expected pickle protocol 2 to 5, found 1"));
-  CHECK_THAT(answer(whole("I7\n")), Contains("the opcode I of protocol 0 or 1; save the file again"));
-  CHECK_THAT(answer(whole("(cos\nsystem\no")), Contains("found os.system"));
-  CHECK_THAT(answer(whole("(ios\nsystem\n")), Contains("the opcode i of protocol 0 or 1"));
-  CHECK_THAT(answer(whole("\x82\x01")), Contains("a number of the extension registry"));
-  CHECK_THAT(answer(whole("\x97")), Contains("a buffer kept elsewhere"));
-  CHECK_THAT(answer(whole("N") + "x"), Contains("expected 4 bytes, where its object ends, found 5"));
-  CHECK_THAT(answer("\x80\x02N"), Contains("expected 1 more bytes, found 0; the pickle is truncated"));
+  CHECK_THAT(pickle_answer("}."), Contains("expected a pickle of protocol 2 to 5"));
+  CHECK_THAT(pickle_answer(""), Contains("expected a pickle of protocol 2 to 5"));
+  CHECK_THAT(pickle_answer(whole("N", 6)), Contains("expected pickle protocol 2 to 5, found 6"));
+  CHECK_THAT(pickle_answer(whole("N", 1)), Contains("expected pickle protocol 2 to 5, found 1"));
+  CHECK_THAT(pickle_answer(whole("I7\n")), Contains("the opcode I of protocol 0 or 1; save the file again"));
+  CHECK_THAT(pickle_answer(whole("(cos\nsystem\no")), Contains("found os.system"));
+  CHECK_THAT(pickle_answer(whole("(ios\nsystem\n")), Contains("the opcode i of protocol 0 or 1"));
+  CHECK_THAT(pickle_answer(whole("\x82\x01")), Contains("a number of the extension registry"));
+  CHECK_THAT(pickle_answer(whole("\x97")), Contains("a buffer kept elsewhere"));
+  CHECK_THAT(pickle_answer(whole("N") + "x"), Contains("expected 4 bytes, where its object ends, found 5"));
+  CHECK_THAT(pickle_answer("\x80\x02N"), Contains("expected 1 more bytes, found 0; the pickle is truncated"));
 }
 
 TEST_CASE("torch: hostile pickle: lengths that lie are refused before anything is read") {
-  CHECK_THAT(answer(whole("X" + little_endian_bytes(0xffffffff, 4))),
+  CHECK_THAT(pickle_answer(whole("X" + little_endian_bytes(0xffffffff, 4))),
              Contains("expected 4294967295 more bytes, found 1"));
-  CHECK_THAT(answer(whole("\x8d" + little_endian_bytes(~0ULL, 8))),
+  CHECK_THAT(pickle_answer(whole("\x8d" + little_endian_bytes(~0ULL, 8))),
              Contains("expected 18446744073709551615 more bytes"));
-  CHECK_THAT(answer(whole("\x96" + little_endian_bytes(1ULL << 63, 8))),
+  CHECK_THAT(pickle_answer(whole("\x96" + little_endian_bytes(1ULL << 63, 8))),
              Contains("9223372036854775808 more bytes"));
-  CHECK_THAT(answer(whole("\x95" + little_endian_bytes(99, 8) + "N")), Contains("a frame within the pickle"));
-  CHECK_THAT(answer(whole("T" + little_endian_bytes(~0ULL, 4))), Contains("expected a length, found -1"));
-  CHECK_THAT(answer(whole("\x8b" + little_endian_bytes(1ULL << 31, 4))),
+  CHECK_THAT(pickle_answer(whole("\x95" + little_endian_bytes(99, 8) + "N")),
+             Contains("a frame within the pickle"));
+  CHECK_THAT(pickle_answer(whole("T" + little_endian_bytes(~0ULL, 4))),
+             Contains("expected a length, found -1"));
+  CHECK_THAT(pickle_answer(whole("\x8b" + little_endian_bytes(1ULL << 31, 4))),
              Contains("expected a length, found -2147483648"));
 }
 
 TEST_CASE("torch: hostile pickle: nesting is limited, and takes no stack of the program") {
   std::string lists(1'000'000, ']');
   lists += std::string(999'999, 'a');
-  CHECK_THAT(answer(whole(lists)), Contains("expected at most 128 containers in each other, found more"));
-  CHECK_THAT(answer(whole("N" + std::string(500'000, '\x85'))), Contains("expected at most 128 containers"));
-  CHECK_THAT(answer(whole(std::string(2'000'000, ']'))),
+  CHECK_THAT(pickle_answer(whole(lists)),
+             Contains("expected at most 128 containers in each other, found more"));
+  CHECK_THAT(pickle_answer(whole("N" + std::string(500'000, '\x85'))),
+             Contains("expected at most 128 containers"));
+  CHECK_THAT(pickle_answer(whole(std::string(2'000'000, ']'))),
              Contains("expected at most 1048576 values, found more"));
-  CHECK_THAT(answer(whole(std::string(2'000'000, '('))), Contains("expected fewer marks"));
-  CHECK_THAT(answer(whole("N" + std::string(2'000'000, '2'))),
+  CHECK_THAT(pickle_answer(whole(std::string(2'000'000, '('))), Contains("expected fewer marks"));
+  CHECK_THAT(pickle_answer(whole("N" + std::string(2'000'000, '2'))),
              Contains("1048576 values on the stack, found more"));
   std::string parameters = kFour;
   for (int i = 0; i < 50; ++i) parameters = call(global("torch._utils", "_rebuild_parameter"), {parameters});
-  CHECK(answer(whole(dict({text("w"), parameters}))) == "accepted");  // opaque
+  CHECK(pickle_answer(whole(dict({text("w"), parameters}))) == "accepted");  // opaque
 }
 
 TEST_CASE("torch: hostile pickle: small files that stand for much are refused") {
@@ -146,17 +152,17 @@ TEST_CASE("torch: hostile pickle: small files that stand for much are refused") 
   for (int i = 0; i < 60; ++i) doubling += "\x86";
   std::string pairs = "N";
   for (int i = 0; i < 60; ++i) pairs += "2\x86";
-  CHECK_THAT(answer(whole(pairs)), Contains("expected at most 1048576 values"));
+  CHECK_THAT(pickle_answer(whole(pairs)), Contains("expected at most 1048576 values"));
   // One long name, under which thousands of values stand.
   const std::string name = text(std::string(60'000, 'k'));
   std::string values = "](";
   for (int i = 0; i < 3000; ++i) values += "}h\x01Ns";
-  CHECK_THAT(answer(whole(name +
-                          "q\x01"
-                          "0" +
-                          values + "e")),
+  CHECK_THAT(pickle_answer(whole(name +
+                                 "q\x01"
+                                 "0" +
+                                 values + "e")),
              Contains("67108864 bytes of names"));
-  CHECK_THAT(answer(whole(dict({text(std::string(70'000, 'k')), "N"}))),
+  CHECK_THAT(pickle_answer(whole(dict({text(std::string(70'000, 'k')), "N"}))),
              Contains("expected names of at most 65536 bytes"));
   // A tensor of a petabyte that repeats one element.
   CHECK_THAT(tensor_answer(kFour, 0, {1LL << 50}, {0}),
@@ -166,9 +172,9 @@ TEST_CASE("torch: hostile pickle: small files that stand for much are refused") 
   std::string gibibytes = "}(";
   for (int i = 0; i < 64; ++i)
     gibibytes += text("w" + std::to_string(i)) + test::pickle::tensor(kFour, 0, {1 << 28}, {0});
-  CHECK_THAT(answer(whole(gibibytes + "u")), Contains("tensors: expected at most 10737") &&
-                                                 Contains("bytes in all, for a file of ") &&
-                                                 Contains("without expand()"));
+  CHECK_THAT(pickle_answer(whole(gibibytes + "u")), Contains("tensors: expected at most 10737") &&
+                                                        Contains("bytes in all, for a file of ") &&
+                                                        Contains("without expand()"));
 }
 
 TEST_CASE("torch: hostile pickle: bombs cost bounded memory and time") {
@@ -256,7 +262,7 @@ TEST_CASE("torch: hostile tensor: storages are as large as they say") {
 
 TEST_CASE("torch: hostile tensor: calls without their arguments are refused") {
   const auto rebuilt = [](std::initializer_list<std::string> args) {
-    return answer(whole(dict({text("w"), call(global("torch._utils", "_rebuild_tensor_v2"), args)})));
+    return pickle_answer(whole(dict({text("w"), call(global("torch._utils", "_rebuild_tensor_v2"), args)})));
   };
   CHECK_THAT(rebuilt({}), Contains("expected 6 arguments for torch._utils._rebuild_tensor_v2, found 0"));
   CHECK_THAT(rebuilt({kFour, "N", shape({1}), shape({1}), "\x89", "N"}),
@@ -265,7 +271,7 @@ TEST_CASE("torch: hostile tensor: calls without their arguments are refused") {
              Contains("expected sizes as a tuple"));
   CHECK_THAT(rebuilt({kFour, integer(0), shape({1}), tuple({"N"}), "\x89", "N"}),
              Contains("expected whole numbers as strides"));
-  CHECK(answer(whole(dict({text("w"), call(global("torch._utils", "_rebuild_parameter"), {})}))) ==
+  CHECK(pickle_answer(whole(dict({text("w"), call(global("torch._utils", "_rebuild_parameter"), {})}))) ==
         "accepted");
 }
 

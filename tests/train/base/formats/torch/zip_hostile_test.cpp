@@ -36,7 +36,7 @@ std::string with_end(const ZipEnd& end) {
 }
 
 /// "abcd" when the tensor can be read, else the message behind the path.
-std::string answer(const std::string& bytes) {
+std::string zip_answer(const std::string& bytes) {
   const TemporaryFolder folder;
   const std::string path = write_file(folder / "x", bytes);
   try {
@@ -62,22 +62,22 @@ constexpr std::uint32_t kIn64 = 0xffffffff;
 }  // namespace
 
 TEST_CASE("torch: zip: archives as torch.save and other programs write them are read") {
-  CHECK(answer(with_end({})) == "abcd");
-  CHECK(answer(with_end({.zip64 = true})) == "abcd");
-  CHECK(answer(with_end({.entries = 0xffff, .begin = kIn64, .bytes = kIn64, .zip64 = true})) == "abcd");
-  CHECK(answer(with_end({.comment = "a comment"})) == "abcd");
-  CHECK(answer(changed([](auto& parts) { parts.push_back({.name = "x/byteorder", .bytes = "little"}); })) ==
-        "abcd");
-  CHECK(answer(changed(
+  CHECK(zip_answer(with_end({})) == "abcd");
+  CHECK(zip_answer(with_end({.zip64 = true})) == "abcd");
+  CHECK(zip_answer(with_end({.entries = 0xffff, .begin = kIn64, .bytes = kIn64, .zip64 = true})) == "abcd");
+  CHECK(zip_answer(with_end({.comment = "a comment"})) == "abcd");
+  CHECK(zip_answer(changed(
+            [](auto& parts) { parts.push_back({.name = "x/byteorder", .bytes = "little"}); })) == "abcd");
+  CHECK(zip_answer(changed(
             [](auto& parts) { parts.push_back({.name = "../../etc/passwd", .bytes = "text"}); })) == "abcd");
-  CHECK(answer(changed([](auto& parts) { parts.push_back({.name = "x/", .bytes = ""}); })) == "abcd");
-  CHECK(answer(changed([](auto& parts) {
+  CHECK(zip_answer(changed([](auto& parts) { parts.push_back({.name = "x/", .bytes = ""}); })) == "abcd");
+  CHECK(zip_answer(changed([](auto& parts) {
           parts[1].size = parts[1].packed = kIn64;
           parts[1].extra =
               little_endian_bytes(0x4246, 2) + little_endian_bytes(1, 2) + "Z" + zip64_field({4, 4});
           parts[1].local_extra = little_endian_bytes(0x4246, 2) + little_endian_bytes(3, 2) + "ZZZ";
         })) == "abcd");
-  CHECK(answer(changed([](auto& parts) {
+  CHECK(zip_answer(changed([](auto& parts) {
           for (ZipPart& part : parts) {
             part.flags = 0;
             part.local_size = static_cast<std::uint32_t>(part.bytes.size());
@@ -87,23 +87,24 @@ TEST_CASE("torch: zip: archives as torch.save and other programs write them are 
 
 TEST_CASE("torch: zip: compressed and encrypted entries are refused with what to do") {
   CHECK_THAT(
-      answer(changed([](auto& parts) { parts[1].method = 8; })),
+      zip_answer(changed([](auto& parts) { parts[1].method = 8; })),
       Contains(
           "zip entry x/data/0: expected an entry that is stored as it is, found one compressed by method 8; "
           "load it in Python and save it again with torch.save"));
   // A bomb: ten bytes that say they are a terabyte.
-  CHECK_THAT(answer(changed([](auto& parts) {
+  CHECK_THAT(zip_answer(changed([](auto& parts) {
                parts[1].method = 8;
                parts[1].size = kIn64;
                parts[1].extra = zip64_field({1ULL << 40});
              })),
              Contains("compressed by method 8"));
-  CHECK_THAT(answer(changed([](auto& parts) { parts[0].flags |= 1; })), Contains("found an encrypted one"));
+  CHECK_THAT(zip_answer(changed([](auto& parts) { parts[0].flags |= 1; })),
+             Contains("found an encrypted one"));
 }
 
 TEST_CASE("torch: zip: sizes and places that lie are refused") {
   const auto with_entry = [](auto&& change) {
-    return answer(changed([&](std::vector<ZipPart>& parts) { change(parts[1]); }));
+    return zip_answer(changed([&](std::vector<ZipPart>& parts) { change(parts[1]); }));
   };
   CHECK_THAT(with_entry([](ZipPart& p) { p.size = 5; }),
              Contains("as many bytes in the archive as in the entry, 5, found 4"));
@@ -143,11 +144,11 @@ TEST_CASE("torch: zip: sizes and places that lie are refused") {
 }
 
 TEST_CASE("torch: zip: entries that share bytes or names are refused") {
-  CHECK_THAT(answer(changed([](auto& parts) { parts.push_back({.name = "x/data/0", .bytes = "abcd"}); })),
+  CHECK_THAT(zip_answer(changed([](auto& parts) { parts.push_back({.name = "x/data/0", .bytes = "abcd"}); })),
              Contains("zip entry x/data/0: expected this name once, found it twice"));
   // The second entry's header and bytes are inside the first one's.
   const std::string inner = zip_bytes({{.name = "x/data/1", .bytes = "abcd"}});
-  CHECK_THAT(answer(changed([&](auto& parts) {
+  CHECK_THAT(zip_answer(changed([&](auto& parts) {
                const auto pickle_bytes =
                    static_cast<std::uint32_t>(30 + parts[0].name.size() + parts[0].bytes.size());
                parts[1].bytes = inner.substr(0, 42);
@@ -157,79 +158,81 @@ TEST_CASE("torch: zip: entries that share bytes or names are refused") {
 }
 
 TEST_CASE("torch: zip: records at the end that lie are refused") {
-  CHECK_THAT(answer(with_end({.entries = 2})), Contains("zip directory: expected 2 entries, found more"));
-  CHECK_THAT(answer(with_end({.entries = 4})), Contains("zip directory: expected"));
-  CHECK_THAT(answer(with_end({.entries = 9999})),
+  CHECK_THAT(zip_answer(with_end({.entries = 2})), Contains("zip directory: expected 2 entries, found more"));
+  CHECK_THAT(zip_answer(with_end({.entries = 4})), Contains("zip directory: expected"));
+  CHECK_THAT(zip_answer(with_end({.entries = 9999})),
              Contains("zip directory: expected at most 3 entries, found 9999"));
-  CHECK_THAT(answer(with_end({.begin = 0})), Contains("zip directory: expected one that ends at byte"));
-  CHECK_THAT(answer(with_end({.bytes = kIn64 - 1})),
+  CHECK_THAT(zip_answer(with_end({.begin = 0})), Contains("zip directory: expected one that ends at byte"));
+  CHECK_THAT(zip_answer(with_end({.bytes = kIn64 - 1})),
              Contains("zip directory: expected one that ends at byte"));
-  CHECK_THAT(answer(with_end({.begin = kIn64})),
+  CHECK_THAT(zip_answer(with_end({.begin = kIn64})),
              Contains("expected a Zip64 record in front of it, found none"));
-  CHECK_THAT(answer(with_end({.zip64 = true, .entries64 = 1ULL << 60})),
+  CHECK_THAT(zip_answer(with_end({.zip64 = true, .entries64 = 1ULL << 60})),
              Contains("Zip64 record: expected the values of the end record"));
-  CHECK_THAT(answer(with_end({.entries = 0xffff, .zip64 = true, .entries64 = 1ULL << 60})),
+  CHECK_THAT(zip_answer(with_end({.entries = 0xffff, .zip64 = true, .entries64 = 1ULL << 60})),
              Contains("expected at most 3 entries, found 1152921504606846976"));
-  CHECK_THAT(answer(with_end({.begin = kIn64, .zip64 = true, .begin64 = ~0ULL})),
+  CHECK_THAT(zip_answer(with_end({.begin = kIn64, .zip64 = true, .begin64 = ~0ULL})),
              Contains("zip directory: expected one that ends at byte"));
-  CHECK_THAT(answer(with_end({.bytes = kIn64, .zip64 = true, .bytes64 = ~0ULL})),
+  CHECK_THAT(zip_answer(with_end({.bytes = kIn64, .zip64 = true, .bytes64 = ~0ULL})),
              Contains("zip directory: expected one that ends at byte"));
-  CHECK_THAT(answer(with_end({.zip64 = true, .locator = 0})),
+  CHECK_THAT(zip_answer(with_end({.zip64 = true, .locator = 0})),
              Contains("Zip64 locator: expected a record right in front of it"));
-  CHECK_THAT(answer(with_end({.zip64 = true, .locator = ~0ULL})), Contains("Zip64 locator"));
-  CHECK_THAT(answer(with_end({}) + "tail"),
+  CHECK_THAT(zip_answer(with_end({.zip64 = true, .locator = ~0ULL})), Contains("Zip64 locator"));
+  CHECK_THAT(zip_answer(with_end({}) + "tail"),
              Contains("expected its directory at the end of the file, found none"));
 }
 
 TEST_CASE("torch: zip: a damaged pickle does not get as far as its first opcode") {
-  CHECK_THAT(answer(changed([](auto& parts) { parts[0].crc32 = 7; })),
+  CHECK_THAT(zip_answer(changed([](auto& parts) { parts[0].crc32 = 7; })),
              Contains("zip entry x/data.pkl: expected CRC-32 7, found"));
 }
 
 TEST_CASE("torch: zip: archives of other programs are named") {
-  CHECK_THAT(answer(zip_bytes({})),
+  CHECK_THAT(zip_answer(zip_bytes({})),
              Contains("expected data.pkl in a folder, as torch.save writes, found none"));
-  CHECK_THAT(answer(zip_bytes({{.name = "arr_0.npy", .bytes = "x"}})),
+  CHECK_THAT(zip_answer(zip_bytes({{.name = "arr_0.npy", .bytes = "x"}})),
              Contains("this is not a PyTorch file"));
   // Its code is compressed, which must not be what the refusal is about.
-  CHECK_THAT(answer(changed([](auto& parts) {
+  CHECK_THAT(zip_answer(changed([](auto& parts) {
                parts.push_back({.name = "x/code/__torch__.py", .bytes = "abc", .method = 8, .size = 9});
                parts.push_back({.name = "x/constants.pkl", .bytes = ""});
              })),
              Contains("found a program of TorchScript (torch.jit.save); in Python, "
                       "torch.save(torch.jit.load(FILE).state_dict(), OTHER_FILE)"));
-  CHECK_THAT(answer(changed([](auto& parts) { parts.push_back({.name = "y/data.pkl", .bytes = ""}); })),
+  CHECK_THAT(zip_answer(changed([](auto& parts) { parts.push_back({.name = "y/data.pkl", .bytes = ""}); })),
              Contains("expected one data.pkl, found x/data.pkl and y/data.pkl"));
-  CHECK_THAT(answer(changed([](auto& parts) { parts.push_back({.name = "x/byteorder", .bytes = "big"}); })),
-             Contains("byteorder: expected little, found big"));
+  CHECK_THAT(
+      zip_answer(changed([](auto& parts) { parts.push_back({.name = "x/byteorder", .bytes = "big"}); })),
+      Contains("byteorder: expected little, found big"));
 }
 
 TEST_CASE("torch: old format: streams that lie, and tar archives, are refused") {
   const std::string object = pickle_of_one_tensor(), keys = whole(list({text("0")}));
   const std::string count = little_endian_bytes(1, 8);
-  CHECK(answer(test::old_torch(object, keys, count + "abcd")) == "abcd");
-  CHECK_THAT(answer(test::old_torch(object, keys, count + "abc")),
+  CHECK(zip_answer(test::old_torch(object, keys, count + "abcd")) == "abcd");
+  CHECK_THAT(zip_answer(test::old_torch(object, keys, count + "abc")),
              Contains("at most the 3 bytes that are left, found 1 elements"));
-  CHECK_THAT(answer(test::old_torch(object, keys, little_endian_bytes(1ULL << 62, 8) + "abcd")),
+  CHECK_THAT(zip_answer(test::old_torch(object, keys, little_endian_bytes(1ULL << 62, 8) + "abcd")),
              Contains("found 4611686018427387904 elements"));
-  CHECK_THAT(answer(test::old_torch(object, keys, little_endian_bytes(~0ULL, 8) + "abcd")),
+  CHECK_THAT(zip_answer(test::old_torch(object, keys, little_endian_bytes(~0ULL, 8) + "abcd")),
              Contains("found 18446744073709551615 elements"));
-  CHECK_THAT(answer(test::old_torch(object, keys, count + "abcdef")), Contains("something was appended"));
-  CHECK_THAT(answer(test::old_torch(object, keys, "")), Contains("8 more bytes, found the end of the file"));
-  CHECK_THAT(answer(test::old_torch(object, whole("]"), "")), Contains("found no storage 0"));
-  CHECK_THAT(answer(test::old_torch(object, whole("N"), "")), Contains("storage keys: expected a list"));
-  CHECK_THAT(answer(test::old_torch(object, whole(list({"N"})), "")),
+  CHECK_THAT(zip_answer(test::old_torch(object, keys, count + "abcdef")), Contains("something was appended"));
+  CHECK_THAT(zip_answer(test::old_torch(object, keys, "")),
+             Contains("8 more bytes, found the end of the file"));
+  CHECK_THAT(zip_answer(test::old_torch(object, whole("]"), "")), Contains("found no storage 0"));
+  CHECK_THAT(zip_answer(test::old_torch(object, whole("N"), "")), Contains("storage keys: expected a list"));
+  CHECK_THAT(zip_answer(test::old_torch(object, whole(list({"N"})), "")),
              Contains("storage keys: expected texts"));
-  CHECK_THAT(
-      answer(test::old_torch(object, whole(list({text("0"), text("0")})), count + "abcd" + count + "abcd")),
-      Contains("storage 0: expected this key once, found it twice"));
-  CHECK_THAT(answer(test::old_torch(object, whole(list({text("7")})), count + "abcd")),
+  CHECK_THAT(zip_answer(test::old_torch(object, whole(list({text("0"), text("0")})),
+                                        count + "abcd" + count + "abcd")),
+             Contains("storage 0: expected this key once, found it twice"));
+  CHECK_THAT(zip_answer(test::old_torch(object, whole(list({text("7")})), count + "abcd")),
              Contains("storage 7: expected a tensor that uses it, found none"));
   std::string tar(1024, '\0');
   tar.replace(0, 8, "sys_info").replace(257, 6, "ustar ");
-  CHECK_THAT(answer(tar), Contains("expected that of PyTorch 0.1.10 or later, found a tar archive"));
-  CHECK_THAT(answer("text"), Contains("expected a file of torch.save"));
-  CHECK_THAT(answer(""), Contains("expected a file of torch.save"));
+  CHECK_THAT(zip_answer(tar), Contains("expected that of PyTorch 0.1.10 or later, found a tar archive"));
+  CHECK_THAT(zip_answer("text"), Contains("expected a file of torch.save"));
+  CHECK_THAT(zip_answer(""), Contains("expected a file of torch.save"));
 }
 
 namespace {

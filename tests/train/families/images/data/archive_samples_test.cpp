@@ -24,7 +24,7 @@ ShardIndex index_of(const Members& members) {
 }
 
 /// The refusal of an archive a.tar, which every way of opening it gives.
-std::string refusal(const Members& members) {
+std::string refused_archive(const Members& members) {
   const TemporaryFolder folder;
   const std::string path = write_file(folder / "a.tar", tar_of(members));
   std::string message = message_of<DataError>([&] { make_shard_index(path); });
@@ -55,26 +55,28 @@ TEST_CASE("webdataset: the picture of a sample has an extension of its own, othe
 }
 
 TEST_CASE("webdataset: samples with two pictures, none, or two labels are refused by archive and member") {
-  CHECK_THAT(refusal({{"0.left.png", picture_bytes},
-                      {"0.right.png", picture_bytes},
-                      {"0.cls", "0"},
-                      {"1.png", picture_bytes},
-                      {"1.cls", "1"}}),
+  CHECK_THAT(refused_archive({{"0.left.png", picture_bytes},
+                              {"0.right.png", picture_bytes},
+                              {"0.cls", "0"},
+                              {"1.png", picture_bytes},
+                              {"1.cls", "1"}}),
              Catch::Contains("member 0.left.png: expected a picture of the key 0: 0.jpg, .jpeg or .png, "
                              "found 0.left.png, 0.right.png alone"));
-  CHECK_THAT(refusal({{"0.jpg", picture_bytes}, {"0.png", picture_bytes}, {"0.cls", "0"}}),
+  CHECK_THAT(refused_archive({{"0.jpg", picture_bytes}, {"0.png", picture_bytes}, {"0.cls", "0"}}),
              Catch::Contains("member 0.png: expected one picture for each key, found a second for 0, after "
                              "0.jpg"));
-  CHECK_THAT(refusal({{"0.png", picture_bytes}, {"0.cls", "0"}, {"0.png", picture_bytes}, {"0.cls", "0"}}),
-             Catch::Contains("member 0.png: expected one picture"));
   CHECK_THAT(
-      refusal({{"0.png", picture_bytes}, {"1.png", picture_bytes}, {"0.png", picture_bytes}, {"0.cls", "0"}}),
+      refused_archive({{"0.png", picture_bytes}, {"0.cls", "0"}, {"0.png", picture_bytes}, {"0.cls", "0"}}),
       Catch::Contains("member 0.png: expected one picture"));
-  CHECK_THAT(refusal({{"0.png", picture_bytes}, {"0.cls", "0"}, {"0.cls", "1"}}),
+  CHECK_THAT(
+      refused_archive(
+          {{"0.png", picture_bytes}, {"1.png", picture_bytes}, {"0.png", picture_bytes}, {"0.cls", "0"}}),
+      Catch::Contains("member 0.png: expected one picture"));
+  CHECK_THAT(refused_archive({{"0.png", picture_bytes}, {"0.cls", "0"}, {"0.cls", "1"}}),
              Catch::Contains("member 0.cls: expected one label for each key, found a second for 0"));
-  CHECK_THAT(refusal({{"0.cls", "0"}, {"0.webp", "x"}, {"1.png", picture_bytes}, {"1.cls", "1"}}),
+  CHECK_THAT(refused_archive({{"0.cls", "0"}, {"0.webp", "x"}, {"1.png", picture_bytes}, {"1.cls", "1"}}),
              Catch::Contains("member 0.cls: expected a picture of the key 0"));
-  CHECK_THAT(refusal({{"d/0.png", picture_bytes}, {"0.cls", "1"}}),
+  CHECK_THAT(refused_archive({{"d/0.png", picture_bytes}, {"0.cls", "1"}}),
              Catch::Contains("picture d/0: expected a label beside it, d/0.cls, found none for d/0.png"));
 }
 
@@ -94,29 +96,30 @@ TEST_CASE("webdataset: labels are numbers of classes, of any number of digits or
   };
   CHECK(index_of(labelled("15075141")).labels.front() == 15075141);
   for (const char* label : {"67108864", "2147483647", "9223372036854775807", "99999999999999999999"})
-    CHECK_THAT(refusal(labelled(label)),
+    CHECK_THAT(refused_archive(labelled(label)),
                Catch::Contains("member 0.cls: expected the number of a class, less than 67108864, found " +
                                std::string(label)));
   for (const char* label : {"cat", "-1", "", "1.0", "0x1", "1 2", "-99999999999999999999"})
-    CHECK_THAT(refusal(labelled(label)),
+    CHECK_THAT(refused_archive(labelled(label)),
                Catch::Contains("member 0.cls: expected the number of a class, found"));
-  CHECK_THAT(refusal(labelled("1" + std::string(40, ' '))),
+  CHECK_THAT(refused_archive(labelled("1" + std::string(40, ' '))),
              Catch::Contains("expected the number of a class"));
 }
 
 TEST_CASE("webdataset: labels that are not found, and why") {
   CHECK_THAT(
-      refusal({{"22.05.jpg", picture_bytes}, {"22.05.cls", "1"}}),
+      refused_archive({{"22.05.jpg", picture_bytes}, {"22.05.cls", "1"}}),
       Catch::Contains("found neither; 22.05.cls is not a label: a key ends at the first dot of the name, "
                       "here 22, and 05.cls is its extension"));
   // In folders, too, whose names would be taken for classes.
-  CHECK_THAT(refusal({{"a/22.05.jpg", picture_bytes}, {"a/22.05.cls", "1"}}), Catch::Contains("here a/22"));
+  CHECK_THAT(refused_archive({{"a/22.05.jpg", picture_bytes}, {"a/22.05.cls", "1"}}),
+             Catch::Contains("here a/22"));
   CHECK_THAT(
-      refusal({{"0.jpg", picture_bytes}, {"0.json", "{\"label\": 3}"}}),
+      refused_archive({{"0.jpg", picture_bytes}, {"0.json", "{\"label\": 3}"}}),
       Catch::Contains("found neither; labels are not read from files such as 0.json: write the number of "
                       "the class to 0.cls"));
-  CHECK_THAT(refusal({{"0.jpg", picture_bytes}, {"0.txt", "3"}}), Catch::Contains("such as 0.txt"));
-  CHECK_THAT(refusal({{"./0.jpg", picture_bytes}}), Catch::Contains("found neither"));
+  CHECK_THAT(refused_archive({{"0.jpg", picture_bytes}, {"0.txt", "3"}}), Catch::Contains("such as 0.txt"));
+  CHECK_THAT(refused_archive({{"./0.jpg", picture_bytes}}), Catch::Contains("found neither"));
 }
 
 TEST_CASE("archives: files of AppleDouble and hidden ones are passed over as in folders") {
@@ -129,11 +132,11 @@ TEST_CASE("archives: files of AppleDouble and hidden ones are passed over as in 
   CHECK(index.class_names == std::vector<std::string>{"a", "b"});
   CHECK(index.labels == std::vector<std::int64_t>{0, 1});
   CHECK(index_of({{"._0.png", "x"}, {"0.png", picture_bytes}, {"._0.cls", "x"}, {"0.cls", "2"}}).size() == 1);
-  CHECK_THAT(refusal({{"._0.png", "x"}}), Catch::Contains("members: expected pictures"));
+  CHECK_THAT(refused_archive({{"._0.png", "x"}}), Catch::Contains("members: expected pictures"));
 }
 
 TEST_CASE("archives: a folder's name, as its class, is a line of text, and each picture comes once") {
-  CHECK_THAT(refusal({{"a\nb/1.jpg", picture_bytes}}), Catch::Contains("without control characters"));
-  CHECK_THAT(refusal({{"a/1.jpg", picture_bytes}, {"a/1.jpg", picture_bytes}}),
+  CHECK_THAT(refused_archive({{"a\nb/1.jpg", picture_bytes}}), Catch::Contains("without control characters"));
+  CHECK_THAT(refused_archive({{"a/1.jpg", picture_bytes}, {"a/1.jpg", picture_bytes}}),
              Catch::Contains("member a/1.jpg: expected each name once, found it twice"));
 }

@@ -35,7 +35,7 @@ class Labelled final : public PictureSource {
   std::vector<std::string> names_ = {"a", "b", "c"};
 };
 
-std::string refusal(std::vector<std::int64_t> labels) {
+std::string refused_labels(std::vector<std::int64_t> labels) {
   return message_of<DataError>([&] { checked<PictureSource>(std::make_shared<Labelled>(labels)); });
 }
 
@@ -43,11 +43,11 @@ std::string refusal(std::vector<std::int64_t> labels) {
 
 TEST_CASE("checked sources: a label that is no class is refused, by picture") {
   CHECK(checked<PictureSource>(std::make_shared<Labelled>(std::vector<std::int64_t>{0, 2, 1}))->size() == 3);
-  CHECK(refusal({0, 1, -1}) == "picture 2: label: expected 0 to 2, found -1");
-  CHECK(refusal({3}) == "picture 0: label: expected 0 to 2, found 3");
-  CHECK(refusal({0, std::int64_t{1} << 62}) ==
+  CHECK(refused_labels({0, 1, -1}) == "picture 2: label: expected 0 to 2, found -1");
+  CHECK(refused_labels({3}) == "picture 0: label: expected 0 to 2, found 3");
+  CHECK(refused_labels({0, std::int64_t{1} << 62}) ==
         "picture 1: label: expected 0 to 2, found 4611686018427387904");
-  CHECK_THAT(refusal({}), Catch::Contains("expected at least one of each, found 0 and 3"));
+  CHECK_THAT(refused_labels({}), Catch::Contains("expected at least one of each, found 0 and 3"));
 }
 
 TEST_CASE("checked sources: labels of archives are below the number of classes, where it is known") {

@@ -22,7 +22,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-std::string sample(const std::string& name) {
+std::string sample_path(const std::string& name) {
   return read_file(pictures_folder() / "data" / name);
 }
 
@@ -36,15 +36,16 @@ bool is_sample(const PictureSource& source, std::int64_t index, const std::strin
   return same_pixels(picture_at(source, index), decode_picture(sample_bytes(name), name));
 }
 
-std::string refusal(const std::vector<std::string>& paths, const std::vector<std::string>& classes = {}) {
+std::string refused_paths(const std::vector<std::string>& paths,
+                          const std::vector<std::string>& classes = {}) {
   return message_of<DataError>([&] { open_pictures(paths, classes); });
 }
 
 const std::vector<std::pair<std::string, std::string>>& web_members() {
   static const std::vector<std::pair<std::string, std::string>> members = {
-      {"0001.cls", "2\n"}, {"0001.jpg", sample("gray.jpg")},
-      {"0001.json", "{}"}, {"0002.jpg", sample("ycc444.jpg")},
-      {"0002.cls", "0"},   {"d/0001.png", sample("rgb8.png")},
+      {"0001.cls", "2\n"}, {"0001.jpg", sample_path("gray.jpg")},
+      {"0001.json", "{}"}, {"0002.jpg", sample_path("ycc444.jpg")},
+      {"0002.cls", "0"},   {"d/0001.png", sample_path("rgb8.png")},
       {"d/0001.cls", "1"}};
   return members;
 }
@@ -53,9 +54,9 @@ const std::vector<std::pair<std::string, std::string>>& web_members() {
 
 TEST_CASE("picture folder: classes and files come in the order of their names") {
   const TemporaryFolder folder;
-  write_file(folder / "b/x/2.JPEG", sample("png_named.JPEG"));
-  write_file(folder / "b/1.png", sample("rgb8.png"));
-  write_file(folder / "a/9.jpg", sample("gray.jpg"));
+  write_file(folder / "b/x/2.JPEG", sample_path("png_named.JPEG"));
+  write_file(folder / "b/1.png", sample_path("rgb8.png"));
+  write_file(folder / "a/9.jpg", sample_path("gray.jpg"));
   write_file(folder / "a/notes.txt", "no picture");
   write_file(folder / "a/.hidden.jpg", "no picture");
   write_file(folder / "readme.txt", "beside the classes");
@@ -72,36 +73,36 @@ TEST_CASE("picture folder: classes and files come in the order of their names") 
   const std::string contents = source->describe_contents();
   CHECK_THAT(contents, Catch::StartsWith("3 pictures, 2 classes, checksum of names "));
   CHECK(open_pictures({folder.path().string()})->describe_contents() == contents);
-  write_file(folder / "b/3.png", sample("rgb8.png"));
+  write_file(folder / "b/3.png", sample_path("rgb8.png"));
   CHECK(open_pictures({folder.path().string()})->describe_contents() != contents);
 }
 
 TEST_CASE("picture folder: held-out classes have the labels of the training data") {
   const TemporaryFolder folder;
-  write_file(folder / "dog/1.jpg", sample("gray.jpg"));
+  write_file(folder / "dog/1.jpg", sample_path("gray.jpg"));
   const PictureSourcePtr source = open_pictures({folder.path().string()}, {"cat", "dog", "emu"});
   CHECK(source->label(0) == 1);
   CHECK(source->class_names().size() == 3);
-  CHECK_THAT(refusal({folder.path().string()}, {"cat", "emu"}),
+  CHECK_THAT(refused_paths({folder.path().string()}, {"cat", "emu"}),
              Catch::Contains("dog: class: expected one of the 2 of the training data, found dog"));
 }
 
 TEST_CASE("picture folder: what is none is refused") {
   const TemporaryFolder folder;
-  CHECK_THAT(refusal({folder.path().string()}), Catch::Contains("expected a folder for each class"));
+  CHECK_THAT(refused_paths({folder.path().string()}), Catch::Contains("expected a folder for each class"));
   fs::create_directories(folder / "empty");
   write_file(folder / "full/1.jpg", "");
-  CHECK_THAT(refusal({folder.path().string()}),
+  CHECK_THAT(refused_paths({folder.path().string()}),
              Catch::Contains("empty: pictures of a class: expected at least one"));
-  CHECK_THAT(refusal({(folder / "missing").string()}), Catch::Contains("missing"));
-  CHECK_THAT(refusal({}), Catch::Contains("found no path"));
-  CHECK_THAT(refusal({folder.path().string(), "a.bin"}), Catch::Contains("found several of them"));
+  CHECK_THAT(refused_paths({(folder / "missing").string()}), Catch::Contains("missing"));
+  CHECK_THAT(refused_paths({}), Catch::Contains("found no path"));
+  CHECK_THAT(refused_paths({folder.path().string(), "a.bin"}), Catch::Contains("found several of them"));
 }
 
 TEST_CASE("picture shards: members with labels are pictures, and an index is written once") {
   const TemporaryFolder folder;
   const std::string first = write_file(folder / "train-0.tar", tar_of(web_members()));
-  write_file(folder / "train-1.tar", tar_of({{"9.jpeg", sample("ycc420.jpg")}, {"9.cls", "3"}}));
+  write_file(folder / "train-1.tar", tar_of({{"9.jpeg", sample_path("ycc420.jpg")}, {"9.cls", "3"}}));
   const PictureSourcePtr source = open_pictures({folder.path().string()});
   REQUIRE(source->size() == 4);
   CHECK(source->class_names() == std::vector<std::string>{"0", "1", "2", "3"});
@@ -124,29 +125,29 @@ TEST_CASE("picture shards: members with labels are pictures, and an index is wri
   write_file(index, "no index");
   CHECK(open_pictures({folder.path().string()})->describe_contents() == contents);
   CHECK(read_file(index) != "no index");
-  write_file(first, tar_of({{"1.jpg", sample("gray.jpg")}, {"1.cls", "0"}}));
+  write_file(first, tar_of({{"1.jpg", sample_path("gray.jpg")}, {"1.cls", "0"}}));
   CHECK(open_pictures({folder.path().string()})->size() == 2);
 }
 
 TEST_CASE("picture shards: folders in an archive are classes") {
   const TemporaryFolder folder;
-  const std::string path = write_file(
-      folder / "a.tar",
-      tar_of({{"train/cat/1.jpg", sample("gray.jpg")}, {"train/ant/b.c.jpg", sample("ycc444.jpg")}}));
+  const std::string path =
+      write_file(folder / "a.tar", tar_of({{"train/cat/1.jpg", sample_path("gray.jpg")},
+                                           {"train/ant/b.c.jpg", sample_path("ycc444.jpg")}}));
   const PictureSourcePtr source = open_pictures({path});
   CHECK(source->class_names() == std::vector<std::string>{"ant", "cat"});
   CHECK(source->label(0) == 1);
   CHECK(source->label(1) == 0);
   CHECK(open_pictures({path}, {"ant", "bee", "cat"})->label(0) == 2);
-  CHECK_THAT(refusal({path}, {"ant"}), Catch::Contains("found cat"));
+  CHECK_THAT(refused_paths({path}, {"ant"}), Catch::Contains("found cat"));
 }
 
 TEST_CASE("picture shards: archives without labels or pictures are refused") {
   const TemporaryFolder folder;
   const auto refused = [&](const std::vector<std::pair<std::string, std::string>>& members) {
-    return refusal({write_file(folder / "a.tar", tar_of(members))});
+    return refused_paths({write_file(folder / "a.tar", tar_of(members))});
   };
-  const std::string jpeg = sample("gray.jpg");
+  const std::string jpeg = sample_path("gray.jpg");
   CHECK_THAT(refused({{"a.txt", "x"}}), Catch::Contains("expected pictures"));
   CHECK_THAT(refused({{"a.jpg", jpeg}}), Catch::Contains("found neither"));
   CHECK_THAT(refused({{"a.jpg", jpeg}, {"b.jpg", jpeg}, {"b.cls", "1"}}),
@@ -156,8 +157,8 @@ TEST_CASE("picture shards: archives without labels or pictures are refused") {
   CHECK_THAT(refused({{"a.jpg", jpeg}, {"a.cls", "-1"}}), Catch::Contains("found -1"));
   write_file(folder / "a.tar", tar_of(web_members()));
   const std::string other = write_file(folder / "b.tar", tar_of({{"cat/1.jpg", jpeg}}));
-  CHECK_THAT(refusal({(folder / "a.tar").string(), other}), Catch::Contains("found the other form"));
-  CHECK_THAT(refusal({(folder / "a.tar").string()}, {"0", "1"}), Catch::Contains("found 2"));
+  CHECK_THAT(refused_paths({(folder / "a.tar").string(), other}), Catch::Contains("found the other form"));
+  CHECK_THAT(refused_paths({(folder / "a.tar").string()}, {"0", "1"}), Catch::Contains("found 2"));
 }
 
 TEST_CASE("picture shards: an index that points outside of its archive is refused") {
@@ -189,9 +190,9 @@ TEST_CASE("CIFAR-10: records of the binary version are pictures") {
   write_file(folder / "batches.meta.txt", "a\nb\nc\nd\ne\nf\ng\nhorse\ni\nj\n\n");
   CHECK(open_pictures({path})->class_names()[7] == "horse");
   record[0] = 10;
-  CHECK_THAT(refusal({write_file(folder / "b.bin", record)}),
+  CHECK_THAT(refused_paths({write_file(folder / "b.bin", record)}),
              Catch::Contains("record 0: expected a label of 0 ... 9, found 10"));
-  CHECK_THAT(refusal({write_file(folder / "c.bin", "short")}), Catch::Contains("found 5 bytes"));
+  CHECK_THAT(refused_paths({write_file(folder / "c.bin", "short")}), Catch::Contains("found 5 bytes"));
 }
 
 TEST_CASE("drawn pictures: a function of seed and number, of every class, and parts are those of the whole") {

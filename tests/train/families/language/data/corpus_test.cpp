@@ -5,27 +5,27 @@
 
 #include "core/error.h"
 #include "tests/support/temporary_folder.h"
+#include "tests/train/families/language/data/byte_tokenizer.h"
 #include "train/base/formats/safetensors.h"
 #include "train/families/language/data/tokenize_files.h"
 #include "train/tokenizers/tokenizer.h"
 
 using namespace moh;
+using moh::test::byte_tokenizer;
 namespace fs = std::filesystem;
 
 namespace {
 
-const ByteTokenizer byte_tokenizer;
-
-std::vector<TokenId> ids_of(const TokenSource& source) {
+std::vector<TokenId> ids_in(const TokenSource& source) {
   std::vector<TokenId> ids(static_cast<std::size_t>(source.size()));
   source.copy(0, ids);
   return ids;
 }
 
 /// The text of a source, documents separated by '|'.
-std::string text_of(const TokenSource& source) {
+std::string text_in(const TokenSource& source) {
   std::string text;
-  for (TokenId id : ids_of(source)) text += id == ByteTokenizer::kEndOfDocument ? '|' : static_cast<char>(id);
+  for (TokenId id : ids_in(source)) text += id == ByteTokenizer::kEndOfDocument ? '|' : static_cast<char>(id);
   return text;
 }
 
@@ -51,7 +51,7 @@ TEST_CASE("data: one text file is its bytes, with nothing before, after or betwe
   const TemporaryFolder folder;
   const Corpus corpus = open({write_file(folder / "a.txt", "First Citizen:\n")});
   CHECK(corpus.num_tokens() == 15);
-  CHECK(text_of(*split_corpus(corpus, byte_tokenizer, 0.0).train) == "First Citizen:\n");
+  CHECK(text_in(*split_corpus(corpus, byte_tokenizer, 0.0).train) == "First Citizen:\n");
   CHECK(split_corpus(corpus, byte_tokenizer, 0.0).validation->size() == 0);
 }
 
@@ -94,8 +94,8 @@ TEST_CASE("data: the tail of every file is held out, and nothing is in both part
   write_file(folder / "3.txt", "z");
   const Corpus corpus = open({folder.path().string()});
   const TokenSplit split = split_corpus(corpus, byte_tokenizer, 0.2);
-  CHECK(text_of(*split.train) == "abcdefgh|0123456789ABCDEF");
-  CHECK(text_of(*split.validation) == "ij|GHIJ|z");
+  CHECK(text_in(*split.train) == "abcdefgh|0123456789ABCDEF");
+  CHECK(text_in(*split.validation) == "ij|GHIJ|z");
 }
 
 TEST_CASE("data: a tenth of tiny_shakespeare's 1115394 characters splits where nanoGPT splits it") {
@@ -142,8 +142,8 @@ TEST_CASE("data: training from a token file is training from its text") {
   CHECK(report.skipped.describe().find("1 binary") == 0);
 
   const TokenSplit from_file = split_corpus(open({output}), byte_tokenizer, 0.0);
-  CHECK(text_of(*from_file.train) == "abcdefghij|0123");
-  CHECK(ids_of(*from_file.train) == ids_of(*split_corpus(open(inputs), byte_tokenizer, 0.0).train));
+  CHECK(text_in(*from_file.train) == "abcdefghij|0123");
+  CHECK(ids_in(*from_file.train) == ids_in(*split_corpus(open(inputs), byte_tokenizer, 0.0).train));
 }
 
 TEST_CASE("data: text and token files mix") {
@@ -151,7 +151,7 @@ TEST_CASE("data: text and token files mix") {
   const std::vector<std::string> inputs = {write_file(folder / "a.txt", "one")};
   write_file(folder / "mix/c.txt", "two");
   tokenize_files(inputs, folder / "mix/b.bin", byte_tokenizer);
-  CHECK(text_of(*split_corpus(open({(folder / "mix").string()}), byte_tokenizer, 0.0).train) == "one|two");
+  CHECK(text_in(*split_corpus(open({(folder / "mix").string()}), byte_tokenizer, 0.0).train) == "one|two");
 }
 
 TEST_CASE("data: safetensors files that are no token files are skipped in folders, and refused by name") {

@@ -12,6 +12,7 @@
 #include "core/parallel.h"
 #include "tests/support/message_of.h"
 #include "tests/support/temporary_folder.h"
+#include "tests/train/tokenizers/golden.h"
 #include "train/base/formats/byte_stream.h"
 #include "train/families/language/data/corpus.h"
 #include "train/tokenizers/tokenizer_json.h"
@@ -41,7 +42,7 @@ std::string zstd(const std::string& text) {
   return out;
 }
 
-std::unique_ptr<const Tokenizer> gpt2() {
+std::unique_ptr<const Tokenizer> gpt2_tokenizer() {
   return read_tokenizer_json(std::filesystem::path(MOH_SOURCE_DIR) / "tests/train/tokenizers/data/gpt2.json");
 }
 
@@ -67,12 +68,6 @@ std::vector<std::vector<TokenId>> documents_of(const std::string& path, const To
   CHECK(is_text);
   CHECK(bytes == std::filesystem::file_size(path));
   return documents;
-}
-
-std::vector<TokenId> ids_of(const Tokenizer& tokenizer, const std::string& text) {
-  std::vector<TokenId> ids;
-  tokenizer.encode(text, ids);
-  return ids;
 }
 
 }  // namespace
@@ -132,11 +127,11 @@ TEST_CASE("byte_stream: a byte that changed is found by gzip's checksum") {
 
 TEST_CASE("encode_documents: a long text has the ids of the whole, with any number of threads") {
   const TemporaryFolder folder;
-  const auto tokenizer = gpt2();
+  const auto tokenizer = gpt2_tokenizer();
   std::string text = "First, ";
   for (int i = 0; i < 90000; ++i)
     text += "word" + std::to_string(i * 7919 % 1000) + (i % 11 == 0 ? ".\n" : " ");
-  const std::vector<std::vector<TokenId>> expected = {ids_of(*tokenizer, text)};
+  const std::vector<std::vector<TokenId>> expected = {test::ids_of(*tokenizer, text)};
   for (const int threads : {1, 2}) {
     set_num_threads(threads);
     CHECK(documents_of(write_file(folder / "a.txt", text), *tokenizer) == expected);
@@ -147,12 +142,12 @@ TEST_CASE("encode_documents: a long text has the ids of the whole, with any numb
 
 TEST_CASE("encode_documents: a line of JSON Lines is a document") {
   const TemporaryFolder folder;
-  const auto tokenizer = gpt2();
+  const auto tokenizer = gpt2_tokenizer();
   const std::string lines =
       "{\"text\": \"the first\\nZ\\u00fcrich\", \"n\": 1}\n\n{\"n\": 2, \"text\": "
       "\"\"}\r\n{\"text\":\"last\"}";
   const std::vector<std::vector<TokenId>> expected = {
-      ids_of(*tokenizer, "the first\nZürich"), {}, ids_of(*tokenizer, "last")};
+      test::ids_of(*tokenizer, "the first\nZürich"), {}, test::ids_of(*tokenizer, "last")};
   CHECK(documents_of(write_file(folder / "a.jsonl", lines), *tokenizer) == expected);
   CHECK(documents_of(write_file(folder / "a.jsonl.gz", gzip(lines)), *tokenizer) == expected);
   CHECK(documents_of(write_file(folder / "b.jsonl", "{\"body\": \"last\"}\n"), *tokenizer, "body") ==
@@ -194,7 +189,7 @@ TEST_CASE("encode_documents: text that a tokenizer cannot express is said with i
 TEST_CASE(
     "encode_documents: other records in a folder are passed over, by the user's name they are refused") {
   TemporaryFolder folder;
-  const auto tokenizer = gpt2();
+  const auto tokenizer = gpt2_tokenizer();
   const std::string metrics = write_file(folder / "metrics.jsonl", "{\"kind\": \"train\", \"loss\": 1.5}\n");
   const auto ids_of = [&](bool named, SkippedFiles& skipped) {
     std::int64_t ids = 0;
@@ -212,7 +207,7 @@ TEST_CASE(
 
 TEST_CASE("data: a large text becomes a token file in the cache, once") {
   const TemporaryFolder folder;
-  const auto tokenizer = gpt2();
+  const auto tokenizer = gpt2_tokenizer();
   std::string text;
   while (text.size() <= kTextInMemory)
     text += "The heads of a token are routed, " + std::to_string(text.size()) + "\n";
@@ -231,7 +226,7 @@ TEST_CASE("data: a large text becomes a token file in the cache, once") {
   CHECK(std::filesystem::last_write_time(made().front()) == time);
   std::vector<TokenId> ids(static_cast<std::size_t>(first.num_tokens()));
   first.files.front().tokens->copy(0, ids);
-  CHECK(ids == ids_of(*tokenizer, text));
+  CHECK(ids == test::ids_of(*tokenizer, text));
   text[0] = 't';
   write_file(folder / "large.txt", text);
   open_corpus(inputs, *tokenizer, {}, options);

@@ -4,6 +4,7 @@
 
 #include "core/error.h"
 #include "tests/support/temporary_folder.h"
+#include "tests/train/families/language/data/byte_tokenizer.h"
 #include "train/families/language/data/corpus.h"
 #include "train/families/language/data/encode_documents.h"
 #include "train/families/language/data/token_batch.h"
@@ -13,14 +14,14 @@
 
 using namespace moh;
 using Catch::Contains;
+using moh::test::byte_tokenizer;
 
 namespace {
 
-const ByteTokenizer byte_tokenizer;
 const std::string chat_form = "<{role}>{content};";
 
 /// A record's text, what is no target in brackets.
-std::string read(const std::string& line, const RecordOptions& options = {}) {
+std::string read_record(const std::string& line, const RecordOptions& options = {}) {
   const RecordReader reader(options);
   DocumentPart part{line, true, 1};
   const auto kind = reader.kind_of({"a.jsonl", true}, part);
@@ -32,7 +33,7 @@ std::string read(const std::string& line, const RecordOptions& options = {}) {
 }
 
 /// The marked ids of a byte tokenizer as text: what is no target in upper case, documents separated by '|'.
-std::string text_of(const TokenSource& source) {
+std::string marked_text(const TokenSource& source) {
   std::vector<TokenId> ids(static_cast<std::size_t>(source.size()));
   source.copy_marked(0, ids);
   std::string text;
@@ -72,28 +73,31 @@ const std::string prompt_lines =
 }  // namespace
 
 TEST_CASE("record_text: a record is a text, a prompt and a response, or a chat") {
-  CHECK(read(R"({"text": "one\ntwo"})") == "one\ntwo");
-  CHECK(read(R"({"prompt": "2+2=", "response": "4"})") == "[2+2=]4");
-  CHECK(read(R"({"body": "one", "text": 1})", {.text_key = "body"}) == "one");
+  CHECK(read_record(R"({"text": "one\ntwo"})") == "one\ntwo");
+  CHECK(read_record(R"({"prompt": "2+2=", "response": "4"})") == "[2+2=]4");
+  CHECK(read_record(R"({"body": "one", "text": 1})", {.text_key = "body"}) == "one");
   // Templates: keys, and text around them, also more than one key and none.
-  CHECK(read(R"({"q": "why", "a": "so", "hint": "h"})",
-             {.prompt = "Q: {q} ({hint})\nA:", .response = " {a}<end>"}) == "[Q: why (h)\nA:] so<end>");
-  CHECK(read(R"({"a": "so"})", {.prompt = "{{\"x\": 1}}", .response = "{{{a}}}"}) == "[{\"x\": 1}]{so}");
-  CHECK(read(R"({"a": "so"})", {.prompt = "", .response = "{a}"}) == "[]so");
+  CHECK(read_record(R"({"q": "why", "a": "so", "hint": "h"})",
+                    {.prompt = "Q: {q} ({hint})\nA:", .response = " {a}<end>"}) ==
+        "[Q: why (h)\nA:] so<end>");
+  CHECK(read_record(R"({"a": "so"})", {.prompt = "{{\"x\": 1}}", .response = "{{{a}}}"}) ==
+        "[{\"x\": 1}]{so}");
+  CHECK(read_record(R"({"a": "so"})", {.prompt = "", .response = "{a}"}) == "[]so");
   const std::string chat =
       R"({"messages": [{"role": "system", "content": "s"}, {"role": "user", "content": "u"},
     {"role": "assistant", "content": "a"}, {"role": "user", "content": "v"}, {"role": "assistant", "content": "b"}]})";
-  CHECK(read(chat, {.message = chat_form}) == "[<system>s;<user>u;<assistant>]a;[<user>v;<assistant>]b;");
+  CHECK(read_record(chat, {.message = chat_form}) ==
+        "[<system>s;<user>u;<assistant>]a;[<user>v;<assistant>]b;");
   // An empty template, or key, says that there are none of the kind.
   const std::string both = R"({"text": "t", "prompt": "p", "response": "r"})";
-  CHECK(read(both, {.text_key = ""}) == "[p]r");
-  CHECK(read(both, {.response = ""}) == "t");
+  CHECK(read_record(both, {.text_key = ""}) == "[p]r");
+  CHECK(read_record(both, {.response = ""}) == "t");
 }
 
 TEST_CASE("record_text: what is wrong with a record is said with file and line") {
   const auto refused = [](const std::string& line, const std::string& said,
                           const RecordOptions& options = {}) {
-    CHECK_THROWS_WITH(read(line, options), Contains("a.jsonl:1: ") && Contains(said));
+    CHECK_THROWS_WITH(read_record(line, options), Contains("a.jsonl:1: ") && Contains(said));
   };
   refused("[1]", "expected a JSON object, found [1]");
   refused(R"({"prompt": "p", "answer": "r"})",
@@ -152,7 +156,7 @@ TEST_CASE("record_text: prompts are marked, in memory as in token files, and the
                                            write_file(folder / "b.txt", "plain")};
   const Corpus corpus = open_corpus(inputs, byte_tokenizer);
   const TokenSourcePtr tokens = split_corpus(corpus, byte_tokenizer, 0).train;
-  CHECK(text_of(*tokens) == "A Bcd|E|f|plain");
+  CHECK(marked_text(*tokens) == "A Bcd|E|f|plain");
 
   const TokenizeReport report = tokenize_files(inputs, folder / "t.safetensors", byte_tokenizer);
   CHECK(report.info.prompt_tokens == 4);
@@ -162,7 +166,7 @@ TEST_CASE("record_text: prompts are marked, in memory as in token files, and the
   CHECK_THAT(describe(report.info),
              Contains("tokens      15 (2 bytes each)\nprompt tokens: 4 (not trained on)\n"));
   const auto file = TokenFile::open((folder / "t.safetensors").string());
-  CHECK(text_of(*file) == text_of(*tokens));
+  CHECK(marked_text(*file) == marked_text(*tokens));
   std::vector<TokenId> ids(3);
   file->copy(0, ids);  // without marks
   CHECK(ids == std::vector<TokenId>{'a', ' ', 'b'});
@@ -172,14 +176,14 @@ TEST_CASE("record_text: prompts are marked, in memory as in token files, and the
   // Whatever the order of the files, also where marks come after ids without, and in a folder of token files.
   const std::vector<std::string> reversed = {inputs[1], inputs[0]};
   tokenize_files(reversed, folder / "r.safetensors", byte_tokenizer);
-  CHECK(text_of(*TokenFile::open((folder / "r.safetensors").string())) == "plain|A Bcd|E|f");
-  CHECK(text_of(*split_corpus(open_corpus(reversed, byte_tokenizer), byte_tokenizer, 0).train) ==
+  CHECK(marked_text(*TokenFile::open((folder / "r.safetensors").string())) == "plain|A Bcd|E|f");
+  CHECK(marked_text(*split_corpus(open_corpus(reversed, byte_tokenizer), byte_tokenizer, 0).train) ==
         "plain|A Bcd|E|f");
   tokenize_to_folder(inputs, folder / "all", byte_tokenizer, {});
-  CHECK(
-      text_of(*split_corpus(open_corpus(std::vector<std::string>{(folder / "all").string()}, byte_tokenizer),
-                            byte_tokenizer, 0)
-                   .train) == "A Bcd|E|f|plain");
+  CHECK(marked_text(
+            *split_corpus(open_corpus(std::vector<std::string>{(folder / "all").string()}, byte_tokenizer),
+                          byte_tokenizer, 0)
+                 .train) == "A Bcd|E|f|plain");
 }
 
 TEST_CASE("record_text: the start of a text is part of its prompt, and a response goes on from it") {

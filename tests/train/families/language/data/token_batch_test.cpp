@@ -4,14 +4,14 @@
 #include <numeric>
 
 #include "core/error.h"
+#include "tests/train/families/language/data/byte_tokenizer.h"
 #include "train/tokenizers/tokenizer.h"
 #include "train/trainer/task/data/batch_workers.h"
 
 using namespace moh;
+using moh::test::byte_tokenizer;
 
 namespace {
-
-const ByteTokenizer byte_tokenizer;
 
 /// Ids 1, 2, ... (mod 255) + 1: each tells its place.
 TokenSourcePtr counting(std::int64_t count) {

@@ -6,11 +6,13 @@
 #include "core/error.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/train/base/formats/safetensors_text.h"
+#include "tests/train/families/language/data/byte_tokenizer.h"
 #include "train/base/io/failpoint.h"
 #include "train/families/language/data/token_file_writer.h"
 #include "train/tokenizers/tokenizer.h"
 
 using namespace moh;
+using moh::test::byte_tokenizer;
 namespace fs = std::filesystem;
 
 namespace {
@@ -67,8 +69,6 @@ std::string header_of(const std::string& metadata, const std::string& tensors) {
 const std::string metadata_json =
     R"("format":"moh-tokens","version":"1","tokenizer":"byte","vocab_size":"256")";
 const std::string four_ids = R"("tokens":{"dtype":"U8","shape":[4],"data_offsets":[0,4]})";
-
-const ByteTokenizer byte_tokenizer;
 
 }  // namespace
 

@@ -24,13 +24,13 @@ std::string llama2(const std::string& more = "") {
     "vocab_size": 32000})";
 }
 
-LlamaConfig read(const std::string& text) {
+LlamaConfig read_llama(const std::string& text) {
   const TemporaryFolder folder;
   return read_hf_config(write_file(folder / "config.json", text));
 }
 
 template <class E>
-std::string refusal(const std::string& text) {
+std::string refused_llama(const std::string& text) {
   const TemporaryFolder folder;
   const std::string path = write_file(folder / "config.json", text);
   const std::string message = message_of<E>([&] { read_hf_config(path); });
@@ -40,10 +40,10 @@ std::string refusal(const std::string& text) {
 
 /// The message about a LLaMA 2 with this text added.
 std::string unsupported(const std::string& more) {
-  return refusal<ConfigError>(llama2(more));
+  return refused_llama<ConfigError>(llama2(more));
 }
 std::string damaged(const std::string& more) {
-  return refusal<CheckpointError>(llama2(more));
+  return refused_llama<CheckpointError>(llama2(more));
 }
 
 LlamaConfig llama2_7b() {
@@ -74,20 +74,20 @@ TEST_CASE("hf config: LLaMA 1, before many of today's keys") {
           "max_sequence_length": 2048, "model_type": "llama", "num_attention_heads": 32,
           "num_hidden_layers": 32, "pad_token_id": -1, "rms_norm_eps": 1e-06, "torch_dtype": "float16",
           "transformers_version": "4.27.0.dev0", "use_cache": true, "vocab_size": 32000})";
-  CHECK(read(text) == expected);
+  CHECK(read_llama(text) == expected);
   const TemporaryFolder folder;
   CHECK(read_hf_token_ids(write_file(folder / "config.json", text)) == HfTokenIds{0, {}, {1}});
 }
 
 TEST_CASE("hf config: LLaMA 2, and what absent keys mean to transformers") {
-  CHECK(read(llama2()) == llama2_7b());
+  CHECK(read_llama(llama2()) == llama2_7b());
   LlamaConfig expected = llama2_7b();
   expected.norm_eps = 1e-6;
   expected.tied_embeddings = true;
   expected.head_dim = 96;
   expected.init_std = 0.5;
   expected.max_positions = 4096;
-  CHECK(read(R"({"hidden_size": 4096, "intermediate_size": 11008, "model_type": "llama", "head_dim": 96,
+  CHECK(read_llama(R"({"hidden_size": 4096, "intermediate_size": 11008, "model_type": "llama", "head_dim": 96,
                  "num_attention_heads": 32, "num_hidden_layers": 32, "vocab_size": 32000, "mlp_bias": false,
                  "tie_word_embeddings": true, "max_position_embeddings": 4096, "initializer_range": 0.5,
                  "rope_scaling": null, "num_key_value_heads": null, "sliding_window": null})") == expected);
@@ -101,10 +101,11 @@ TEST_CASE("hf config: LLaMA 3, in the words of transformers 4 and 5") {
           "num_attention_heads": 32, "num_hidden_layers": 32, "num_key_value_heads": 8, "pretraining_tp": 1,
           "rms_norm_eps": 1e-05, "tie_word_embeddings": false, "use_cache": true, "vocab_size": 128256, )";
   const LlamaConfig three = preset("llama3_8b");
-  CHECK(read(sizes + R"("max_position_embeddings": 8192, "rope_scaling": null, "rope_theta": 500000.0})") ==
+  CHECK(read_llama(sizes +
+                   R"("max_position_embeddings": 8192, "rope_scaling": null, "rope_theta": 500000.0})") ==
         three);
   const std::string five = R"("rope_parameters": {"rope_theta": 500000.0, "rope_type": "default"})";
-  CHECK(read(sizes + R"("max_position_embeddings": 8192, )" + five + "}") == three);
+  CHECK(read_llama(sizes + R"("max_position_embeddings": 8192, )" + five + "}") == three);
 
   LlamaConfig three_one = three;
   three_one.max_positions = 131072;
@@ -112,12 +113,12 @@ TEST_CASE("hf config: LLaMA 3, in the words of transformers 4 and 5") {
   const std::string scaling = R"({"factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
       "original_max_position_embeddings": 8192, "rope_type": "llama3")";
   const std::string more = sizes + R"("max_position_embeddings": 131072, )";
-  CHECK(read(more + R"("rope_theta": 500000.0, "rope_scaling": )" + scaling + "}}") == three_one);
-  CHECK(read(more + R"("rope_parameters": )" + scaling + R"(, "rope_theta": 500000.0}})") == three_one);
-  CHECK(read(more + R"("rope_theta": 500000.0, "rope_scaling": )" + scaling + R"(}, "rope_parameters": )" +
-             scaling + R"(, "rope_theta": 500000.0}})") == three_one);
-  CHECK_THAT(refusal<ConfigError>(more + R"("rope_theta": 10000.0, "rope_parameters": )" + scaling +
-                                  R"(, "rope_theta": 500000.0}})"),
+  CHECK(read_llama(more + R"("rope_theta": 500000.0, "rope_scaling": )" + scaling + "}}") == three_one);
+  CHECK(read_llama(more + R"("rope_parameters": )" + scaling + R"(, "rope_theta": 500000.0}})") == three_one);
+  CHECK(read_llama(more + R"("rope_theta": 500000.0, "rope_scaling": )" + scaling +
+                   R"(}, "rope_parameters": )" + scaling + R"(, "rope_theta": 500000.0}})") == three_one);
+  CHECK_THAT(refused_llama<ConfigError>(more + R"("rope_theta": 10000.0, "rope_parameters": )" + scaling +
+                                        R"(, "rope_theta": 500000.0}})"),
              Contains("rope_parameters: expected the same as rope_theta and rope_scaling say, found "));
   const TemporaryFolder folder;
   CHECK(read_hf_token_ids(write_file(folder / "config.json", more + five + "}")) ==
@@ -135,11 +136,11 @@ TEST_CASE("hf config: the context before scaling counts beside the scaling as wi
       text.append(beside).append(R"("rope_scaling": {)").append(inside).append(scaling).append("}, ");
       return llama2(text);
     };
-    const LlamaConfig expected = read(with(key, ""));
+    const LlamaConfig expected = read_llama(with(key, ""));
     CHECK(expected.rope_scaling.original_positions == 1024);
-    CHECK(read(with("", key)) == expected);
-    CHECK(read(with(key, key)) == expected);
-    CHECK_FALSE(read(with("", "")) == expected);
+    CHECK(read_llama(with("", key)) == expected);
+    CHECK(read_llama(with(key, key)) == expected);
+    CHECK_FALSE(read_llama(with("", "")) == expected);
     std::string other = R"("original_max_position_embeddings": 2048, "rope_scaling": {)";
     other.append(key).append(scaling).append("}, ");
     CHECK(unsupported(other) ==
@@ -148,19 +149,19 @@ TEST_CASE("hf config: the context before scaling counts beside the scaling as wi
   }
   const std::string five =
       R"("rope_parameters": {"rope_theta": 10000.0, "rope_type": "llama3", )" + llama3 + "}, ";
-  CHECK(read(llama2(key + five)).rope_scaling.original_positions == 1024);
+  CHECK(read_llama(llama2(key + five)).rope_scaling.original_positions == 1024);
   // transformers takes it for these kinds alone.
-  CHECK(read(llama2(key + R"("rope_scaling": {"type": "linear", "factor": 4}, )")) ==
-        read(llama2(R"("rope_scaling": {"type": "linear", "factor": 4}, )")));
+  CHECK(read_llama(llama2(key + R"("rope_scaling": {"type": "linear", "factor": 4}, )")) ==
+        read_llama(llama2(R"("rope_scaling": {"type": "linear", "factor": 4}, )")));
 }
 
 TEST_CASE("hf config: linear rope scaling, under both names of its type") {
   for (const char* type : {"type", "rope_type"}) {
     const LlamaConfig model =
-        read(llama2(R"("rope_scaling": {")" + std::string(type) + R"(": "linear", "factor": 4}, )"));
+        read_llama(llama2(R"("rope_scaling": {")" + std::string(type) + R"(": "linear", "factor": 4}, )"));
     CHECK(model.rope_scaling == RopeScaling{RopeScalingKind::kLinear, 4});
   }
-  CHECK(read(llama2(R"("rope_scaling": {"type": "linear", "factor": 1.0}, )")) == llama2_7b());
+  CHECK(read_llama(llama2(R"("rope_scaling": {"type": "linear", "factor": 1.0}, )")) == llama2_7b());
 }
 
 // The model's own configuration says only that it brings code; the preset has what that code fixes.
@@ -173,8 +174,8 @@ TEST_CASE("hf config: MoH-LLaMA3-8B as released") {
         "vocab_size": )" +
            std::to_string(vocabulary) + "}";
   };
-  CHECK(read(text(160896)) == preset("moh_llama3_8b"));
-  CHECK_THAT(refusal<ConfigError>(text(128256)),
+  CHECK(read_llama(text(160896)) == preset("moh_llama3_8b"));
+  CHECK_THAT(refused_llama<ConfigError>(text(128256)),
              Contains("auto_map: expected none (the model brings code of its own), found ") &&
                  Contains("if that code computes a plain LLaMA, remove the key"));
 }
@@ -185,16 +186,17 @@ TEST_CASE("hf config: routers with a precision of their own") {
       "num_hidden_layers": 1, "vocab_size": 64, "moh_router": "learned", "moh_shared_heads": 1, "moh_active_heads": 2)" +
            more + "}";
   };
-  CHECK(read(moh_llama("")).moh.router_precision == RouterPrecision::kSame);
-  CHECK(read(moh_llama(R"(, "moh_router_dtype": "float32")")).moh.router_precision ==
+  CHECK(read_llama(moh_llama("")).moh.router_precision == RouterPrecision::kSame);
+  CHECK(read_llama(moh_llama(R"(, "moh_router_dtype": "float32")")).moh.router_precision ==
         RouterPrecision::kFloat32);
-  CHECK_THAT(refusal<ConfigError>(moh_llama(R"(, "moh_router_dtype": "float16")")),
+  CHECK_THAT(refused_llama<ConfigError>(moh_llama(R"(, "moh_router_dtype": "float16")")),
              Contains("moh_router_dtype: expected float32, found"));
 }
 
 TEST_CASE("hf config: what moh cannot compute is refused by name") {
   const auto other = [](const std::string& type, const std::string& name) {
-    return refusal<ConfigError>(R"({"model_type": ")" + type + R"(", "architectures": [")" + name + R"("]})");
+    return refused_llama<ConfigError>(R"({"model_type": ")" + type + R"(", "architectures": [")" + name +
+                                      R"("]})");
   };
   CHECK(other("gpt2", "GPT2LMHeadModel") ==
         "model_type: expected llama, mistral, qwen2, qwen3 or moh_llama, found gpt2");
@@ -226,10 +228,10 @@ TEST_CASE("hf config: what moh cannot compute is refused by name") {
     CHECK(unsupported(given) == message);
   }
   CHECK(
-      read(llama2(
+      read_llama(llama2(
           R"("is_causal": true, "logit_scale": 1.0, "num_experts": 0, "final_logit_softcapping": null, )")) ==
       llama2_7b());
-  CHECK(refusal<ConfigError>(R"({"model_type": "llama", "hidden_act": "gelu"})") ==
+  CHECK(refused_llama<ConfigError>(R"({"model_type": "llama", "hidden_act": "gelu"})") ==
         "hidden_act: expected silu, found gelu");
   for (const char* type : {"longrope", "su", "mrope"}) {
     INFO(type);
@@ -262,45 +264,46 @@ TEST_CASE("hf config: Mistral, with a sliding window where it hides something") 
   expected.max_positions = 32768;
   expected.rope_theta = 1e6;
   const std::string positions = R"("max_position_embeddings": 32768, )";
-  CHECK(read(mistral(positions + R"("sliding_window": null, )")) == expected);
-  CHECK(read(mistral(positions + R"("sliding_window": 32768, "num_key_value_heads": 8, )")) == expected);
+  CHECK(read_llama(mistral(positions + R"("sliding_window": null, )")) == expected);
+  CHECK(read_llama(mistral(positions + R"("sliding_window": 32768, "num_key_value_heads": 8, )")) ==
+        expected);
   expected.sliding_window = 1024;
-  CHECK(read(mistral(positions + R"("sliding_window": 1024, )")) == expected);
+  CHECK(read_llama(mistral(positions + R"("sliding_window": 1024, )")) == expected);
   expected.sliding_window = 4096;
-  CHECK(read(mistral(positions)) == expected);  // as transformers: 4096 where nothing is said
+  CHECK(read_llama(mistral(positions)) == expected);  // as transformers: 4096 where nothing is said
   const auto types = [&](const std::string& first, int count) {
     std::string list = "\"" + first + "\"";
     for (int i = 1; i < count; ++i) list += ", \"sliding_attention\"";
     return mistral(positions + R"("layer_types": [)" + list + "], ");
   };
-  CHECK(read(types("sliding_attention", 32)) == expected);
+  CHECK(read_llama(types("sliding_attention", 32)) == expected);
   // transformers' Mistral does not read the list: all its layers have the window.
-  CHECK_THAT(refusal<ConfigError>(types("full_attention", 32)),
+  CHECK_THAT(refused_llama<ConfigError>(types("full_attention", 32)),
              Contains("layer_types: expected sliding_attention for all layers"));
-  CHECK_THAT(refusal<CheckpointError>(types("sliding_attention", 31)),
+  CHECK_THAT(refused_llama<CheckpointError>(types("sliding_attention", 31)),
              Contains("expected 32 types, one per layer"));
-  CHECK_THAT(refusal<CheckpointError>(mistral(positions + R"("sliding_window": 0, )")),
+  CHECK_THAT(refused_llama<CheckpointError>(mistral(positions + R"("sliding_window": 0, )")),
              Contains("sliding_window"));
   expected.sliding_window = 0;
   // The meaning of absent keys to transformers, and of null where it differs.
   expected.max_positions = 4096;
-  CHECK(read(mistral(R"("max_position_embeddings": 4096, )")) == expected);
+  CHECK(read_llama(mistral(R"("max_position_embeddings": 4096, )")) == expected);
   expected.max_positions = 131072;
   expected.kv_heads = 32;
-  CHECK(read(mistral(R"("sliding_window": null, "num_key_value_heads": null, )")) == expected);
+  CHECK(read_llama(mistral(R"("sliding_window": null, "num_key_value_heads": null, )")) == expected);
 }
 
 TEST_CASE("hf config: biases of LLaMA") {
   LlamaConfig expected = llama2_7b();
   expected.mlp_bias = true;
-  CHECK(read(llama2(R"("mlp_bias": true, )")) == expected);
+  CHECK(read_llama(llama2(R"("mlp_bias": true, )")) == expected);
   expected.qkv_bias = expected.o_bias = true;
-  CHECK(read(llama2(R"("mlp_bias": true, "attention_bias": true, )")) == expected);
+  CHECK(read_llama(llama2(R"("mlp_bias": true, "attention_bias": true, )")) == expected);
 }
 
 TEST_CASE("hf config: YaRN and dynamic RoPE scaling") {
   const auto scaling = [](const std::string& more) {
-    return read(llama2(R"("max_position_embeddings": 4096, "rope_scaling": {)" + more + "}, "));
+    return read_llama(llama2(R"("max_position_embeddings": 4096, "rope_scaling": {)" + more + "}, "));
   };
   RopeScaling yarn{.kind = RopeScalingKind::kYarn, .factor = 4, .original_positions = 4096};
   CHECK(scaling(R"("type": "yarn", "factor": 4.0)").rope_scaling == yarn);
@@ -352,65 +355,68 @@ TEST_CASE("hf config: Qwen 2 and Qwen 3") {
                   .rope_theta = 1e6,
                   .tied_embeddings = true,
                   .qkv_bias = true};
-  CHECK(
-      read(qwen("2", R"("use_sliding_window": false, "sliding_window": 4096, "max_window_layers": 21, )")) ==
-      two);
-  CHECK(read(qwen("2", R"("use_sliding_window": true, "sliding_window": 4096, "max_window_layers": 28, )")) ==
+  CHECK(read_llama(
+            qwen("2", R"("use_sliding_window": false, "sliding_window": 4096, "max_window_layers": 21, )")) ==
         two);
-  CHECK(read(qwen("2", R"("use_sliding_window": true, "sliding_window": 32768, "max_window_layers": 1, )")) ==
-        two);
+  CHECK(read_llama(qwen(
+            "2", R"("use_sliding_window": true, "sliding_window": 4096, "max_window_layers": 28, )")) == two);
+  CHECK(read_llama(qwen(
+            "2", R"("use_sliding_window": true, "sliding_window": 32768, "max_window_layers": 1, )")) == two);
   std::vector<std::int64_t> windows(28, 0);
   std::fill(windows.begin() + 21, windows.end(), 4096);
   LlamaConfig last_layers = two;
   last_layers.sliding_window = windows;
-  CHECK(read(qwen("2", R"("use_sliding_window": true, "max_window_layers": 21, )")) == last_layers);
+  CHECK(read_llama(qwen("2", R"("use_sliding_window": true, "max_window_layers": 21, )")) == last_layers);
   LlamaConfig all_layers = two;
   all_layers.sliding_window = 512;
-  CHECK(read(qwen("2", R"("use_sliding_window": true, "sliding_window": 512, "max_window_layers": 0, )")) ==
+  CHECK(read_llama(
+            qwen("2", R"("use_sliding_window": true, "sliding_window": 512, "max_window_layers": 0, )")) ==
         all_layers);
-  CHECK(read(qwen("2", R"("use_sliding_window": true, "sliding_window": null, "max_window_layers": 0, )")) ==
-        two);
-  CHECK_THAT(refusal<ConfigError>(qwen("2", R"("attention_bias": true, )")), Contains("attention_bias"));
-  CHECK_THAT(refusal<ConfigError>(qwen("3", R"("mlp_bias": true, )")), Contains("mlp_bias"));
+  CHECK(read_llama(qwen(
+            "2", R"("use_sliding_window": true, "sliding_window": null, "max_window_layers": 0, )")) == two);
+  CHECK_THAT(refused_llama<ConfigError>(qwen("2", R"("attention_bias": true, )")),
+             Contains("attention_bias"));
+  CHECK_THAT(refused_llama<ConfigError>(qwen("3", R"("mlp_bias": true, )")), Contains("mlp_bias"));
 
   LlamaConfig three = two;
   three.qkv_bias = false;
   three.qk_norm = true;
   three.head_dim = 128;
-  CHECK(read(qwen("3", R"("head_dim": 128, "attention_bias": false, )")) == three);
-  CHECK(read(qwen("3", "")) == three);
+  CHECK(read_llama(qwen("3", R"("head_dim": 128, "attention_bias": false, )")) == three);
+  CHECK(read_llama(qwen("3", "")) == three);
   std::string types;
   for (int i = 0; i < 28; ++i) types += std::string(i > 0 ? ", " : "") + "\"full_attention\"";
-  CHECK(read(qwen("3", R"("layer_types": [)" + types + "], ")) == three);
-  CHECK_THAT(
-      refusal<ConfigError>(qwen("3", R"("layer_types": ["sliding_attention")" + types.substr(16) + "], ")),
-      Contains("layer_types: expected full_attention for all layers"));
+  CHECK(read_llama(qwen("3", R"("layer_types": [)" + types + "], ")) == three);
+  CHECK_THAT(refused_llama<ConfigError>(
+                 qwen("3", R"("layer_types": ["sliding_attention")" + types.substr(16) + "], ")),
+             Contains("layer_types: expected full_attention for all layers"));
   // A list of layers goes before max_window_layers.
   three.sliding_window = std::vector<std::int64_t>(28, 0);
   three.sliding_window.each[0] = 64;
-  CHECK(read(qwen("3",
-                  R"("use_sliding_window": true, "sliding_window": 64, "max_window_layers": 5, "layer_types":
+  CHECK(read_llama(
+            qwen("3",
+                 R"("use_sliding_window": true, "sliding_window": 64, "max_window_layers": 5, "layer_types":
                        ["sliding_attention")" +
-                      types.substr(16) + "], ")) == three);
+                     types.substr(16) + "], ")) == three);
   CHECK_THAT(
-      refusal<ConfigError>(qwen("3", R"("use_sliding_window": true, "sliding_window": 64, "layer_types":
-                       ["chunked_attention")" +
-                                         types.substr(16) + "], ")),
+      refused_llama<ConfigError>(qwen("3", R"("use_sliding_window": true, "sliding_window": 64, "layer_types":
+                       ["chunked_attention")" + types.substr(16) +
+                                               "], ")),
       Contains("layer_types: expected full_attention or sliding_attention"));
   three.sliding_window = 0;
   three.qkv_bias = three.o_bias = true;
-  CHECK(read(qwen("3", R"("attention_bias": true, )")) == three);
+  CHECK(read_llama(qwen("3", R"("attention_bias": true, )")) == three);
 }
 
 TEST_CASE("hf config: hostile and damaged files are refused") {
   const std::string digits(400, '9');
-  CHECK_THAT(refusal<CheckpointError>(""), Contains("expected JSON in UTF-8"));
-  CHECK_THAT(refusal<CheckpointError>("[1]"), Contains("expected a JSON object, found an array"));
-  CHECK_THAT(refusal<CheckpointError>(llama2() + "x"), Contains("expected JSON in UTF-8"));
-  CHECK_THAT(refusal<CheckpointError>(llama2() + std::string(1, '\0')), Contains("a NUL byte"));
-  CHECK_THAT(refusal<CheckpointError>("{\"\xff\": 1}"), Contains("expected JSON in UTF-8"));
-  CHECK_THAT(refusal<CheckpointError>(std::string(2 << 20, ' ')), Contains("found"));
-  CHECK(refusal<CheckpointError>("{\"a\":" + std::string(100000, '[')) ==
+  CHECK_THAT(refused_llama<CheckpointError>(""), Contains("expected JSON in UTF-8"));
+  CHECK_THAT(refused_llama<CheckpointError>("[1]"), Contains("expected a JSON object, found an array"));
+  CHECK_THAT(refused_llama<CheckpointError>(llama2() + "x"), Contains("expected JSON in UTF-8"));
+  CHECK_THAT(refused_llama<CheckpointError>(llama2() + std::string(1, '\0')), Contains("a NUL byte"));
+  CHECK_THAT(refused_llama<CheckpointError>("{\"\xff\": 1}"), Contains("expected JSON in UTF-8"));
+  CHECK_THAT(refused_llama<CheckpointError>(std::string(2 << 20, ' ')), Contains("found"));
+  CHECK(refused_llama<CheckpointError>("{\"a\":" + std::string(100000, '[')) ==
         "expected at most 16 levels, found more");
   CHECK(damaged(R"("vocab_size": 5, )") == "vocab_size: expected this key once, found it twice");
   CHECK(damaged(R"("a": {"b": 1, "c": {"b": 1}, "b": 2}, )") == "b: expected this key once, found it twice");
@@ -430,10 +436,10 @@ TEST_CASE("hf config: hostile and damaged files are refused") {
              Contains("rope_scaling.factor: expected a number, found nothing"));
   CHECK_THAT(damaged(R"("rope_scaling": {"type": "linear", "factor": 0.5}, )"),
              Contains("rope_scaling.factor: expected 1 or more, found 0.5"));
-  CHECK(refusal<CheckpointError>(R"({"model_type": "llama"})") ==
+  CHECK(refused_llama<CheckpointError>(R"({"model_type": "llama"})") ==
         "vocab_size: expected a whole number, found nothing");
-  CHECK(refusal<CheckpointError>("{}") == "model_type: expected a text, found nothing");
-  CHECK_THAT(refusal<CheckpointError>(R"({"model_type": "llama", "architectures": {}})"),
+  CHECK(refused_llama<CheckpointError>("{}") == "model_type: expected a text, found nothing");
+  CHECK_THAT(refused_llama<CheckpointError>(R"({"model_type": "llama", "architectures": {}})"),
              Contains("architectures: expected a list of texts, found {}"));
   CHECK_THROWS_AS(read_hf_config("/nowhere/config.json"), CheckpointError);
 }

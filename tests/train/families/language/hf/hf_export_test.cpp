@@ -35,11 +35,11 @@ nlohmann::json exported(const fs::path& folder, const LlamaConfig& model, const 
 
 /// The message about an exported model in whose config.json one value was replaced.
 template <class E>
-std::string refusal(const std::string& key, const nlohmann::json& value) {
+std::string refused_export(const std::string& key, const nlohmann::json& value) {
   const TemporaryFolder folder;
-  nlohmann::json json = exported(folder.path(), sample("learned"));
-  json[key] = value;
-  write_file(folder / "config.json", json.dump());
+  nlohmann::json changed = exported(folder.path(), sample("learned"));
+  changed[key] = value;
+  write_file(folder / "config.json", changed.dump());
   const std::string message = message_of<E>([&] { read_hf_config(folder / "config.json"); });
   return message.substr(message.find(": ") + 2);
 }
@@ -100,39 +100,41 @@ TEST_CASE("hf export: tokens are kept") {
 }
 
 TEST_CASE("hf export: an exported MoH model that was changed by hand is checked") {
-  CHECK_THAT(refusal<CheckpointError>("moh_shared_heads", {1, 2, 3}),
+  CHECK_THAT(refused_export<CheckpointError>("moh_shared_heads", {1, 2, 3}),
              Contains("moh_shared_heads: expected 2 counts, one per layer, found 3"));
-  CHECK_THAT(refusal<CheckpointError>("moh_shared_heads", 9),
+  CHECK_THAT(refused_export<CheckpointError>("moh_shared_heads", 9),
              Contains("a whole number from 0 to 8, found 9"));
-  CHECK_THAT(refusal<CheckpointError>("moh_active_heads", 2),
+  CHECK_THAT(refused_export<CheckpointError>("moh_active_heads", 2),
              Contains("moh_active_heads: expected at least moh_shared_heads, found 2"));
   CHECK_THAT(
-      refusal<ConfigError>("moh_active_heads", 3),
+      refused_export<ConfigError>("moh_active_heads", 3),
       Contains("moh.top_k: expected at least 1 of the 5 heads that are not shared, found 0 (layer 0)"));
-  CHECK_THAT(refusal<CheckpointError>("moh_active_heads", nullptr),
+  CHECK_THAT(refused_export<CheckpointError>("moh_active_heads", nullptr),
              Contains("moh_active_heads: expected a whole number, found nothing"));
-  CHECK_THAT(refusal<ConfigError>("moh_router", "qnorm_soft"),
+  CHECK_THAT(refused_export<ConfigError>("moh_router", "qnorm_soft"),
              Contains("moh_router: expected one of none, learned, query_norm, found qnorm_soft"));
   for (const nlohmann::json& none : {nlohmann::json("none"), nlohmann::json()}) {
-    CHECK_THAT(refusal<CheckpointError>("moh_router", none),
+    CHECK_THAT(refused_export<CheckpointError>("moh_router", none),
                Contains("moh_router: expected learned or query_norm, unless every head is shared"));
   }
-  CHECK_THAT(refusal<CheckpointError>("moh_balance_weight", -1), Contains("expected 0 or more, found -1"));
-  CHECK_THAT(refusal<ConfigError>("moh_capacity", 1.5),
+  CHECK_THAT(refused_export<CheckpointError>("moh_balance_weight", -1),
+             Contains("expected 0 or more, found -1"));
+  CHECK_THAT(refused_export<ConfigError>("moh_capacity", 1.5),
              Contains("moh_capacity: expected no such key, found 1.5; a newer moh may read it"));
-  CHECK_THAT(refusal<CheckpointError>("moh_shared_heads_index", {{0, 1, 2}}),
+  CHECK_THAT(refused_export<CheckpointError>("moh_shared_heads_index", {{0, 1, 2}}),
              Contains("expected 2 lists, one per layer, found 1"));
-  CHECK_THAT(refusal<CheckpointError>("moh_shared_heads_index", {0, 1}),
+  CHECK_THAT(refused_export<CheckpointError>("moh_shared_heads_index", {0, 1}),
              Contains("expected a list of lists"));
-  CHECK_THAT(refusal<CheckpointError>("moh_shared_heads_index", {{0, 1, 2}, {0, 1, 8}}),
+  CHECK_THAT(refused_export<CheckpointError>("moh_shared_heads_index", {{0, 1, 2}, {0, 1, 8}}),
              Contains("from 0 to 7, found 8"));
   CHECK_THAT(
-      refusal<ConfigError>("moh_shared_heads_index", {{0, 1, 2}, {0, 1}}),
+      refused_export<ConfigError>("moh_shared_heads_index", {{0, 1, 2}, {0, 1}}),
       Contains("moh.shared_heads: expected as many heads as moh.num_shared says (3), found 2 (layer 1)"));
   CHECK_THAT(
-      refusal<ConfigError>("moh_shared_heads_index", {nlohmann::json::array(), nlohmann::json::array()}),
+      refused_export<ConfigError>("moh_shared_heads_index",
+                                  {nlohmann::json::array(), nlohmann::json::array()}),
       Contains("moh.shared_heads: expected as many heads as moh.num_shared says (3), found 0 (layer 0)"));
-  CHECK_THAT(refusal<ConfigError>("moh_shared_heads_index", {{0, 1, 2}, {0, 5, 5}}),
+  CHECK_THAT(refused_export<ConfigError>("moh_shared_heads_index", {{0, 1, 2}, {0, 5, 5}}),
              Contains("expected heads from 0 to 7, each once, found a head twice (layer 1)"));
 
   const TemporaryFolder folder;
