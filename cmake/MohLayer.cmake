@@ -6,6 +6,18 @@ function(moh_compile_cold target)
     $<$<CONFIG:Release>:-O1 $<$<CXX_COMPILER_ID:GNU>:-Wno-stringop-overread>>)
 endfunction()
 
+# moh_unity(TARGET): with MOH_UNITY, its files are compiled in batches of ten, as most of what a compiler reads for a file of train/
+# are headers, ours and those of JSON, that the other files of its folder include, too. Larger batches would keep fewer compilers
+# busy. CMake leaves out files with options or definitions of their own. GCC takes what a batch includes for headers, in which a
+# class with members of an unnamed namespace would be a mistake.
+function(moh_unity target)
+  if(MOH_UNITY)
+    set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 10)
+    target_compile_options(${target} PRIVATE
+      $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<CXX_COMPILER_ID:GNU>>:-Wno-subobject-linkage>)
+  endif()
+endfunction()
+
 # moh_layer(NAME [OBJECT] [COLD] [WITHOUT FOLDER...] [PRECOMPILE HEADER...] DEPENDS LAYER... SOURCES FILE...)
 #
 # One library per layer, and per room of train/ (NAME is then train/ROOM). Each has its own include root, which contains
@@ -42,6 +54,9 @@ function(moh_layer name)
   moh_precompile_library(${target} ${arg_PRECOMPILE})
   if(arg_COLD)
     moh_compile_cold(${target})
+  endif()
+  if(name MATCHES "^train/")
+    moh_unity(${target})
   endif()
   foreach(layer IN LISTS arg_DEPENDS)
     string(REPLACE "/" "_" dependency moh_${layer})

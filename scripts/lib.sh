@@ -13,13 +13,18 @@ die() {
   exit 1
 }
 
-# configure PRESET [CMAKE OPTION...]: configures build/PRESET, with the environment's MOH_CUDA (AUTO, ON, OFF), and explains
-# the most common failure: a build folder that was configured with another compiler, generator or source tree.
+# configure PRESET [CMAKE OPTION...]: configures build/PRESET, with the environment's MOH_CUDA (AUTO, ON, OFF) and MOH_UNITY
+# (ON, OFF), and explains the most common failure: a build folder that was configured with another compiler, generator or source
+# tree. A new folder of the preset release compiles files in batches (MOH_UNITY), as all of them are compiled; later calls keep
+# what the folder has.
 configure() {
-  local preset=$1
+  local preset=$1 unity=${MOH_UNITY:-}
   shift
+  if [ "$preset" = release ] && [ ! -e "$root/build/release/CMakeCache.txt" ]; then
+    unity=${unity:-ON}
+  fi
   say "configuring build/$preset"
-  (cd "$root" && cmake --preset "$preset" ${MOH_CUDA:+"-DMOH_CUDA=$MOH_CUDA"} "$@") ||
+  (cd "$root" && cmake --preset "$preset" ${MOH_CUDA:+"-DMOH_CUDA=$MOH_CUDA"} ${unity:+"-DMOH_UNITY=$unity"} "$@") ||
     die "cmake failed; the reason is above. If it names another generator, compiler or source folder:" \
       "rm -r '$root/build/$preset' and start again"
 }

@@ -58,5 +58,5 @@ build "$preset"
 say "testing build/$preset"
 # Several test programs share the processors: the threads of PyTorch, where a test compares with it, should sleep while they wait.
 export OMP_WAIT_POLICY=${OMP_WAIT_POLICY:-passive}
-unset MOH_CUDA # it was for this build; scripts started by the tests would read it, too
+unset MOH_CUDA MOH_UNITY # they were for this build; scripts started by the tests would read them, too
 exec ctest --test-dir "$root/build/$preset" --output-on-failure --no-tests=error --parallel "$(nproc)" "${arguments[@]}"

@@ -53,6 +53,13 @@ class CompileCommand:
         self.output = pathlib.Path(self.directory, self.arguments[self.arguments.index("-o") + 1])
 
     @property
+    def path(self):
+        """The source file from the root of the source tree. A batch of files (MOH_UNITY) lies in the build tree, which has folders
+        of the same names. None for other files."""
+        root = BUILD_DIR if self.file.name.startswith("unity_") else SOURCE_DIR
+        return str(self.file.relative_to(root)) if root in self.file.parents else None
+
+    @property
     def target(self):
         """Name of the CMake target that the object belongs to."""
         return next(part[: -len(".dir")] for part in self.output.parts if part.endswith(".dir"))
