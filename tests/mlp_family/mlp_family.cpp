@@ -31,7 +31,10 @@ struct MlpRun final : CloneableFamilyConfig<MlpRun> {
       rules.refuse({"model.classes", "model.hidden"}, "at most model.hidden", std::to_string(classes));
   }
   void begin_with_model_of(const FamilyConfig& checkpoint) override {
-    *this = static_cast<const MlpRun&>(checkpoint);
+    const auto& other = static_cast<const MlpRun&>(checkpoint);
+    inputs = other.inputs;
+    hidden = other.hidden;
+    classes = other.classes;
   }
 };
 

@@ -11,7 +11,7 @@
 namespace moh {
 
 /// The micro-batches of a step that are fetched as they are needed: one after the other, once, or, if
-/// `twice`, in two turns (Task::load), kept in host memory meanwhile.
+/// `twice`, in two turns (TrainingData::load), kept in host memory meanwhile.
 template <class Batch>
 class StepBatches {
  public:
