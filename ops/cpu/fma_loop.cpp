@@ -1,8 +1,8 @@
 #include "ops/cpu/fma_loop.h"
 
-#include "core/visit_cpu_isa.h"
 #include "core/error.h"
 #include "core/parallel.h"
+#include "core/visit_cpu_isa.h"
 #include "ops/cpu/fma_loop_kernels.h"
 
 namespace moh {

@@ -2,8 +2,8 @@
 
 #include <catch2/catch.hpp>
 
-#include "core/visit_cpu_isa.h"
 #include "core/parallel.h"
+#include "core/visit_cpu_isa.h"
 #include "ops/cpu/fma_loop_kernels.h"
 
 using namespace moh;
