@@ -13,7 +13,7 @@ using moh::test::CorpusArchive;
 
 namespace {
 
-const std::string kArchive = MOH_SOURCE_DIR "/tests/fuzz/corpus/hf_config.tar";
+const std::string archive_path = MOH_SOURCE_DIR "/tests/fuzz/corpus/hf_config.tar";
 
 std::string refusal(const std::string& bytes) {
   const TemporaryFolder folder;
@@ -24,13 +24,13 @@ std::string refusal(const std::string& bytes) {
 }  // namespace
 
 TEST_CASE("fuzz corpus: an archive has its files in the order of their names") {
-  const auto files = CorpusArchive::read(kArchive);
+  const auto files = CorpusArchive::read(archive_path);
   REQUIRE(files.size() >= 19);
   for (std::size_t i = 1; i < files.size(); ++i) CHECK(files[i - 1].name < files[i].name);
 }
 
 TEST_CASE("fuzz corpus: an archive that is missing, empty, cut or damaged is refused") {
-  const std::string sound = read_file(kArchive);
+  const std::string sound = read_file(archive_path);
   CHECK_THAT(message_of<std::runtime_error>([] { CorpusArchive::read("/nowhere/a.tar"); }),
              Catch::Contains("cannot read /nowhere/a.tar"));
   CHECK_THAT(refusal(""), Catch::Contains("a.tar is cut: no end of the archive"));

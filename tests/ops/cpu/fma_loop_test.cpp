@@ -27,7 +27,7 @@ TEST_CASE("fma loop: every lane computes what it is timed for") {
   for_every_isa([] {
     visit_cpu_isa([]<class Backend>() {
       using Kernels = FmaLoopKernels<Backend>;
-      const auto lanes = static_cast<float>(Kernels::flops_per_round() / 2);
+      const auto lanes = static_cast<float>(Kernels::flops_per_round()) / 2;
       CHECK(Kernels::run(1, 0.0F, 3.0F) == 3.0F * lanes);
       CHECK(Kernels::run(3, 2.0F, 1.0F) - Kernels::run(2, 2.0F, 1.0F) ==
             Kernels::run(2, 2.0F, 1.0F) + lanes);            // s_3 = 2 s_2 + 1

@@ -14,7 +14,7 @@ namespace moh::test {
 
 /// A model of no family: layers of MohAttention with residual connections, of 6 heads of 4 on width 16; its
 /// inputs are vectors, its outputs logits of 16 classes for each of them.
-class AttentionModel : public Model {
+class AttentionModel final : public Model {
  public:
   static constexpr std::int64_t kWidth = 16, kHeads = 6, kHeadDim = 4;
 
@@ -69,7 +69,7 @@ inline HeadRoutingOptions learned_routing(std::int64_t num_shared, std::int64_t 
 }
 
 inline Tensor normal_inputs(std::int64_t batch, std::int64_t tokens, std::uint64_t seed) {
-  const Tensor x = empty({batch, tokens, AttentionModel::kWidth}, DType::kFloat32);
+  Tensor x = empty({batch, tokens, AttentionModel::kWidth}, DType::kFloat32);
   fill_normal(x, {seed, 0}, 0.0, 1.0);
   return x;
 }

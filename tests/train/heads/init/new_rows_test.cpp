@@ -10,7 +10,7 @@ namespace {
 constexpr std::int64_t kOld = 400, kNew = 4000, kWidth = 3;
 
 Tensor some_matrix() {
-  const Tensor matrix = zeros({kNew, kWidth}, DType::kFloat32);
+  Tensor matrix = zeros({kNew, kWidth}, DType::kFloat32);
   fill_normal(matrix.slice(0, kOld), {3, 1}, 2.0, 0.5);
   return matrix;
 }

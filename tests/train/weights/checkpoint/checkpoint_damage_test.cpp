@@ -18,9 +18,9 @@ namespace fs = std::filesystem;
 using Catch::Contains;
 using nlohmann::json;
 
-const std::string kShard = "optimizer-00000-of-00001.safetensors";
-const std::vector<std::string> kFiles = {"config.yaml", "manifest.json", "model.safetensors", kShard,
-                                         "trainer.json"};
+const std::string shard_file = "optimizer-00000-of-00001.safetensors";
+const std::vector<std::string> all_files = {"config.yaml", "manifest.json", "model.safetensors", shard_file,
+                                            "trainer.json"};
 
 /// One sound checkpoint to damage.
 struct Sample {
@@ -49,7 +49,7 @@ struct Sample {
 TEST_CASE("checkpoint: damage: any flipped bit of any file is found") {
   const Sample sample;
   std::mt19937 random(7);
-  for (const std::string& name : kFiles) {
+  for (const std::string& name : all_files) {
     const std::string good = read_file(sample.folder / name);
     for (int flip = 0; flip < 200; ++flip) {
       const std::size_t bit = std::uniform_int_distribution<std::size_t>(0, good.size() * 8 - 1)(random);
@@ -80,7 +80,7 @@ TEST_CASE("checkpoint: damage: a flipped bit of a tensor names it and both check
 
 TEST_CASE("checkpoint: damage: truncated, extended, emptied and zero-filled files are refused") {
   const Sample sample;
-  for (const std::string& name : kFiles) {
+  for (const std::string& name : all_files) {
     INFO(name);
     const std::string good = read_file(sample.folder / name);
     for (const std::string& bad :
@@ -96,15 +96,15 @@ TEST_CASE("checkpoint: damage: truncated, extended, emptied and zero-filled file
 
 TEST_CASE("checkpoint: damage: a wrong size is named with both sizes") {
   const Sample sample;
-  const std::uintmax_t size = fs::file_size(sample.folder / kShard);
-  fs::resize_file(sample.folder / kShard, size - 3);
-  CHECK(sample.refusal() == "/" + kShard + ": size: expected " + std::to_string(size) +
+  const std::uintmax_t size = fs::file_size(sample.folder / shard_file);
+  fs::resize_file(sample.folder / shard_file, size - 3);
+  CHECK(sample.refusal() == "/" + shard_file + ": size: expected " + std::to_string(size) +
                                 " bytes, as the manifest says, found " + std::to_string(size - 3) +
                                 "; the checkpoint is damaged");
 }
 
 TEST_CASE("checkpoint: damage: missing and foreign files are refused by name") {
-  for (const std::string& name : kFiles) {
+  for (const std::string& name : all_files) {
     const Sample sample;
     fs::remove(sample.folder / name);
     CHECK(sample.refusal() == "/" + name + ": expected a readable file, found No such file or directory");
@@ -122,7 +122,8 @@ TEST_CASE("checkpoint: damage: missing and foreign files are refused by name") {
 TEST_CASE("checkpoint: damage: files of another step are refused") {
   const Sample sample;
   const fs::path other = StoreUnderTest(sample.run / "other").store.save(sample_checkpoint(1201));
-  for (const std::string& name : {std::string("model.safetensors"), kShard, std::string("trainer.json")}) {
+  for (const std::string& name :
+       {std::string("model.safetensors"), shard_file, std::string("trainer.json")}) {
     const std::string good = read_file(sample.folder / name);
     write_file(sample.folder / name, read_file(other / name));
     CHECK_THAT(sample.refusal(), Contains("/" + name) && Contains("checksum"));
@@ -161,9 +162,9 @@ TEST_CASE("checkpoint: damage: a manifest that lies is refused") {
   CHECK_THAT(lie([&](json& m) { m["files"].push_back(file(m, 0)); }),
              Contains("each once, found model.safetensors"));
   CHECK(lie([](json& m) { m["files"].erase(1); }) ==
-        "/manifest.json: files: expected " + kShard + ", found no such entry");
+        "/manifest.json: files: expected " + shard_file + ", found no such entry");
   CHECK(lie([](json& m) { m["num_optimizer_shards"] = 2; }) ==
-        "/manifest.json: files: expected the files of a checkpoint, each once, found " + kShard);
+        "/manifest.json: files: expected the files of a checkpoint, each once, found " + shard_file);
   CHECK_THAT(lie([](json& m) { m["num_optimizer_shards"] = 100'000; }),
              Contains("expected a whole number from 0 to 99999"));
   CHECK_THAT(lie([&](json& m) { file(m, 0)["bytes"] = -1; }), Contains("bytes: expected a whole number"));

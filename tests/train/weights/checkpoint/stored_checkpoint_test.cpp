@@ -18,7 +18,7 @@ namespace {
 namespace fs = std::filesystem;
 using Catch::Contains;
 
-const std::string kOptimizerShard = "optimizer-00000-of-00001.safetensors";
+const std::string optimizer_shard = "optimizer-00000-of-00001.safetensors";
 
 NamedTensor filled(const std::string& name, const Shape& shape, double value, DType dtype = DType::kFloat32) {
   return {name, full(shape, value, dtype)};
@@ -95,12 +95,12 @@ TEST_CASE("checkpoint: stored: a file that changes after it was verified is noti
   const fs::path folder = StoreUnderTest(run.path()).store.save(contents);
   const StoredCheckpoint checkpoint(folder);
   checkpoint.verify();
-  std::string bytes = read_file(folder / kOptimizerShard);
+  std::string bytes = read_file(folder / optimizer_shard);
   bytes.back() = static_cast<char>(bytes.back() ^ 1);
-  write_file(folder / kOptimizerShard, bytes);
+  write_file(folder / optimizer_shard, bytes);
   CHECK_THAT(message_of<CheckpointError>(
                  [&] { load_exactly("optimizer state", checkpoint.optimizer(), contents.optimizer); }),
-             Contains(kOptimizerShard + ": ") && Contains("expected checksum ") &&
+             Contains(optimizer_shard + ": ") && Contains("expected checksum ") &&
                  Contains("the checkpoint is damaged"));
   CHECK_NOTHROW(load_exactly("model", checkpoint.model(), contents.model));
 }
