@@ -27,8 +27,12 @@ std::string compiled_names() {
 /// Throws ValueError unless kernels of `isa` are there and can run; `where` is what asks for them.
 void require_isa(const char* where, CpuIsa isa) {
   const std::string name(cpu_isa_name(isa));
-  if (!processor_has(isa))
-    throw ValueError(error_message(where, "", "an instruction set of this processor", name));
+  if (!processor_has(isa)) {
+    const CpuIsa best = processor_has(CpuIsa::kAvx2) ? CpuIsa::kAvx2 : CpuIsa::kBaseline;  // less than avx512
+    throw ValueError(error_message(
+        where, "",
+        "an instruction set of this processor (the best is " + std::string(cpu_isa_name(best)) + ")", name));
+  }
   if (!cpu_has_isa(isa)) {
     throw ValueError(error_message(where, "", "an instruction set of this build (" + compiled_names() + ")",
                                    name, "configure with -DMOH_CPU_KERNELS=all"));
