@@ -1,9 +1,9 @@
 #include "core/cpu_isa.h"
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdlib>
 #include <iterator>
-#include <ranges>
 #include <string>
 
 #include "core/compiled_isas.h"
@@ -40,8 +40,8 @@ void require_isa(const char* where, CpuIsa isa) {
 }
 
 CpuIsa best_isa() {
-  for (const CpuIsa isa : std::views::reverse(kCompiled)) {
-    if (processor_has(isa)) return isa;
+  for (std::size_t i = std::size(kCompiled); i-- > 0;) {
+    if (processor_has(kCompiled[i])) return kCompiled[i];
   }
   throw ValueError(error_message("CPU kernels", "", "a processor with " + compiled_names(), "another",
                                  "build on this machine, or configure with -DMOH_CPU_KERNELS=all"));
