@@ -4,6 +4,7 @@
 #include <catch2/catch.hpp>
 #include <cstring>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "models/llm/llama.h"
@@ -101,6 +102,14 @@ struct Prefixes {
 };
 
 }  // namespace
+
+TEST_CASE("prefix cache: the common beginning of two texts ends where they first differ, wherever that is") {
+  const std::vector<TokenId> prompt = some_prompt(100, 1);
+  for (std::size_t i = 0; i <= prompt.size(); ++i) {
+    CHECK(common_beginning(prompt, changed(prompt, i)) == static_cast<std::int64_t>(i));
+    CHECK(common_beginning(std::span(prompt).first(i), prompt) == static_cast<std::int64_t>(i));
+  }
+}
 
 TEST_CASE("prefix cache: prompts share what they begin with, to the token, and its bits") {
   Prefixes prefixes;
