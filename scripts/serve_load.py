@@ -102,10 +102,13 @@ def get(url, path):
     return data
 
 
-def metrics(url):
-    """The samples of GET /metrics without labels."""
-    data = get(url, "/metrics")
+def samples_of(data):
+    """The samples without labels in the answer to GET /metrics."""
     return {name: float(value) for name, value in re.findall(r"^(\w+) (\S+)$", data.decode(), re.MULTILINE)}
+
+
+def metrics(url):
+    return samples_of(get(url, "/metrics"))
 
 
 def positions_of(url):

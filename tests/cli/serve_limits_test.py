@@ -99,11 +99,11 @@ class ServeLimits(support.MohTest):
     def test_many_bad_requests_leave_memory_as_it_was(self):
         server = self.serve()
         serve_load.send_bad(server.url, 420, clients=8)
-        before = serve_load.metrics(server.url)["process_resident_memory_bytes"]
+        before = server.metrics()["process_resident_memory_bytes"]
         statuses, wrong = serve_load.send_bad(server.url, 1050, clients=8)
         self.assertEqual(wrong, [])
         self.assertEqual(sum(statuses.values()), 1050)
-        grown = serve_load.metrics(server.url)["process_resident_memory_bytes"] - before
+        grown = server.metrics()["process_resident_memory_bytes"] - before
         self.assertLess(grown, 8 << 20)
         self.assert_serves(server)
 
@@ -238,10 +238,10 @@ class ServeLimits(support.MohTest):
             body = json.dumps({"prompt": "the", "n": 32, "max_tokens": 500, "temperature": 0, "stream": stream})
             connection.request("POST", "/v1/completions", body, JSON_TYPE)
             server.wait_for("moh_running_texts", 32)
-            before = serve_load.metrics(server.url)["moh_generated_tokens_total"]
+            before = server.metrics()["moh_generated_tokens_total"]
             connection.close()
             server.wait_for("moh_running_texts", 0)
-            generated = serve_load.metrics(server.url)["moh_generated_tokens_total"] - before
+            generated = server.metrics()["moh_generated_tokens_total"] - before
             self.assertLess(generated, 32 * 490)
         self.assert_serves(server)
 

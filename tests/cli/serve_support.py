@@ -87,10 +87,30 @@ class Server:
         assert events[-1] == "[DONE]", text
         return [json.loads(event) for event in events[:-1]]
 
+    def request_until_served(self, *arguments):
+        """Like request(), for a server that may refuse a client while it holds all the connections it may, by status 503
+        or by closing the connection: such a client comes again."""
+        deadline = time.monotonic() + support.TIMEOUT_SECONDS
+        while True:
+            try:
+                status, headers, data = self.request(*arguments)
+            except (ConnectionResetError, BrokenPipeError, http.client.RemoteDisconnected) as refused:
+                status, headers, data = 503, {}, refused
+            if status != 503:
+                return status, headers, data
+            assert time.monotonic() < deadline, f"{arguments} is still refused: {data}"
+            time.sleep(0.05)
+
+    def metrics(self):
+        """The samples of GET /metrics without labels."""
+        status, _, data = self.request_until_served("GET", "/metrics")
+        assert status == 200, (status, data)
+        return serve_load.samples_of(data)
+
     def wait_for(self, name, value):
         """Waits until a metric has a value."""
         deadline = time.monotonic() + support.TIMEOUT_SECONDS
-        while (found := serve_load.metrics(self.url)[name]) != value:
+        while (found := self.metrics()[name]) != value:
             assert time.monotonic() < deadline, f"{name} stays {found}"
             time.sleep(0.01)
 

@@ -213,7 +213,7 @@ class Serve(support.MohTest):
         for size in ("1MiB", "40kB", "0"):
             server = self.serve("--prefix-cache", size)
             answers.append([server.complete(**body)["choices"] for body in bodies])
-            samples.append(serve_support.serve_load.metrics(server.url))
+            samples.append(server.metrics())
             together = server.complete(**{**bodies[0], "prompt": [body["prompt"] for body in bodies]})["choices"]
             self.assertEqual([{**choice, "index": 0} for choice in together], [choice for (choice,) in answers[-1]])
         self.assertEqual(answers[0], answers[2])
@@ -246,7 +246,7 @@ class Serve(support.MohTest):
         self.assertEqual(server.get("/health"), {"status": "ok"})
         self.assertEqual(server.complete("a", model="small", max_tokens=3)["model"], "small")
         server.post("/v1/completions", {"prompt": "a", "model": "moh"}, status=404)
-        samples = serve_support.serve_load.metrics(server.url)
+        samples = server.metrics()
         self.assertEqual((samples["moh_prompt_tokens_total"], samples["moh_generated_tokens_total"]), (1, 3))
         self.assertEqual((samples["moh_queued_texts"], samples["moh_running_texts"]), (0, 0))
         self.assertEqual(samples["moh_first_token_seconds_count"], 1)
