@@ -8,6 +8,7 @@
 #include "ops/linalg/gelu_mlp.h"
 #include "ops/loss/cross_entropy.h"
 #include "train/config/problems.h"
+#include "train/trainer/config/run_config.h"
 #include "train/trainer/task/data/place.h"
 
 namespace moh::test {

@@ -8,10 +8,11 @@
 #include <vector>
 
 #include "core/dry_run.h"
-#include "train/trainer/config/run_config.h"
 #include "train/trainer/task/family.h"
 
 namespace moh {
+
+struct RunConfig;
 
 /// Builds the task of a run, data included.
 using MakeTask = std::function<std::unique_ptr<Task>(const RunConfig&)>;

@@ -15,6 +15,7 @@
 #include "train/base/measure/require_option.h"
 #include "train/config/fields.h"
 #include "train/config/number_text.h"
+#include "train/trainer/config/run_config.h"
 #include "train/trainer/run/evaluation_schedule.h"
 
 namespace moh {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "train/apps/plan/dry_step.h"
+#include "train/trainer/config/run_config.h"
 
 namespace moh {
 

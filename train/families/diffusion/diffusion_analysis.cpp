@@ -9,6 +9,7 @@
 #include "train/families/diffusion/diffusion_batch.h"
 #include "train/families/diffusion/diffusion_data.h"
 #include "train/families/images/analyzed_pictures.h"
+#include "train/trainer/config/run_config.h"
 
 namespace moh {
 

@@ -3,10 +3,11 @@
 #include <span>
 
 #include "models/diffusion/dit.h"
-#include "train/trainer/config/run_config.h"
 #include "train/trainer/task/analysis_inputs.h"
 
 namespace moh {
+
+struct RunConfig;
 
 /// The pictures of `files`, or the held-out ones of the run, made noisy: those of each class at steps all
 /// over the process, and then some of all classes in each quarter of it, which are sources of their own.

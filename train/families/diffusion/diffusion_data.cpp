@@ -11,6 +11,7 @@
 #include "train/families/diffusion/signed_pixels.h"
 #include "train/families/images/class_names.h"
 #include "train/families/images/data/made_pictures.h"
+#include "train/trainer/config/run_config.h"
 
 namespace moh {
 

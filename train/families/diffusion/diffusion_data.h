@@ -7,10 +7,11 @@
 #include "train/families/diffusion/diffusion_run.h"
 #include "train/families/diffusion/diffusion_starts.h"
 #include "train/families/diffusion/load_autoencoder.h"
-#include "train/trainer/config/run_config.h"
 #include "train/trainer/task/family.h"
 
 namespace moh {
+
+struct RunConfig;
 
 /// The training data of a diffusion run: one of the two, or nothing.
 struct DiffusionSource {

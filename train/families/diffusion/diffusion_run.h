@@ -9,9 +9,10 @@
 #include "train/families/diffusion/sampling/sample_options.h"
 #include "train/families/images/image_data_config.h"
 #include "train/trainer/config/family_run.h"
-#include "train/trainer/config/run_config.h"
 
 namespace moh {
+
+struct RunConfig;
 
 /// Under which a checkpoint keeps the hash of the autoencoder that made its latents (Task::identity).
 inline constexpr std::string_view kAutoencoderHash = "autoencoder";

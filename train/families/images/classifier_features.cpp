@@ -7,6 +7,7 @@
 #include "core/parallel.h"
 #include "train/families/images/evaluation_batches.h"
 #include "train/families/images/image_data.h"
+#include "train/trainer/config/run_config.h"
 
 namespace moh {
 

@@ -4,9 +4,10 @@
 #include "core/tensor.h"
 #include "models/vision/image_model.h"
 #include "train/families/images/data/picture_source.h"
-#include "train/trainer/config/run_config.h"
 
 namespace moh {
+
+struct RunConfig;
 
 /// Results of a classifier for N pictures, float64 on the CPU.
 struct ClassifierFeatures {

@@ -5,6 +5,7 @@
 #include "models/vision/image_model.h"
 #include "ops/loss/cross_entropy.h"
 #include "train/families/images/image_run.h"
+#include "train/trainer/config/run_config.h"
 
 namespace moh {
 

@@ -4,10 +4,11 @@
 
 #include "train/families/images/data/picture_batch.h"
 #include "train/families/images/image_data.h"
-#include "train/trainer/config/run_config.h"
 #include "train/trainer/task/calibration.h"
 
 namespace moh {
+
+struct RunConfig;
 
 /// The first training pictures of a run, in the order of its seed, seen as in an evaluation: neither cropped
 /// at random nor mixed. A broken one counts for nothing, or ends the command, as data.on_error says.

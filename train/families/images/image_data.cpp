@@ -5,6 +5,7 @@
 #include "train/families/images/class_names.h"
 #include "train/families/images/data/made_pictures.h"
 #include "train/families/images/image_run.h"
+#include "train/trainer/config/run_config.h"
 
 namespace moh {
 

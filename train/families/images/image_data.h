@@ -6,10 +6,11 @@
 
 #include "train/families/images/data/picture_batch.h"
 #include "train/families/images/image_run.h"
-#include "train/trainer/config/run_config.h"
 #include "train/trainer/task/family.h"
 
 namespace moh {
+
+struct RunConfig;
 
 /// The pictures of a run, for training and for evaluation.
 struct ImageData final : TaskData {

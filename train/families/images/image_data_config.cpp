@@ -5,6 +5,7 @@
 
 #include "core/error.h"
 #include "train/families/images/data/made_pictures.h"
+#include "train/trainer/config/run_config.h"
 
 namespace moh {
 

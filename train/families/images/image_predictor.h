@@ -3,10 +3,11 @@
 #include <memory>
 
 #include "models/vision/image_model.h"
-#include "train/trainer/config/run_config.h"
 #include "train/trainer/task/predictor.h"
 
 namespace moh {
+
+struct RunConfig;
 
 /// Tells what pictures of JPEG and PNG files show, which it sees as an evaluation does. Throws as
 /// class_names_of().

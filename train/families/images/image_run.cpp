@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "train/config/problems.h"
+#include "train/trainer/config/run_config.h"
 
 namespace moh {
 

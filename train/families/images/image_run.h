@@ -9,10 +9,11 @@
 #include "train/families/images/image_data_config.h"
 #include "train/families/images/image_model_config.h"
 #include "train/trainer/config/family_run.h"
-#include "train/trainer/config/run_config.h"
 #include "train/trainer/task/trained_identity.h"
 
 namespace moh {
+
+struct RunConfig;
 
 /// The part of a run's configuration that `task: image_classification` defines.
 struct ImageRun final : FamilyRun<ImageRun, ImageModelConfig>, KeepsIdentity {

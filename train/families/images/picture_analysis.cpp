@@ -8,6 +8,7 @@
 
 #include "train/families/images/analyzed_pictures.h"
 #include "train/families/images/image_data.h"
+#include "train/trainer/config/run_config.h"
 
 namespace moh {
 

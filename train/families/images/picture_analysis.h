@@ -3,10 +3,11 @@
 #include <span>
 
 #include "models/vision/image_model.h"
-#include "train/trainer/config/run_config.h"
 #include "train/trainer/task/analysis_inputs.h"
 
 namespace moh {
+
+struct RunConfig;
 
 /// Pictures for an analysis of the heads of a classifier. Without `files` they are those that the run held
 /// out, and each class is a source; likewise of a single group of files. Several groups are a source each. Of

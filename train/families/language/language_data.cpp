@@ -13,6 +13,7 @@
 #include "train/families/language/language_run.h"
 #include "train/families/language/tokenizer_rows.h"
 #include "train/tokenizers/open_tokenizer.h"
+#include "train/trainer/config/run_config.h"
 
 namespace moh {
 

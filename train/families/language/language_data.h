@@ -10,10 +10,11 @@
 #include "train/families/language/data/token_source.h"
 #include "train/families/language/language_run.h"
 #include "train/tokenizers/tokenizer.h"
-#include "train/trainer/config/run_config.h"
 #include "train/trainer/task/family.h"
 
 namespace moh {
+
+struct RunConfig;
 
 /// The tokens of a run, for training and for evaluation.
 struct LanguageData final : TaskData {

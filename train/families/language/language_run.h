@@ -10,10 +10,11 @@
 #include "train/families/language/data/token_cache.h"
 #include "train/families/language/generate_text.h"
 #include "train/trainer/config/family_run.h"
-#include "train/trainer/config/run_config.h"
 #include "train/trainer/task/data/evaluation_bound.h"
 
 namespace moh {
+
+struct RunConfig;
 
 /// The name of the tokenizer's hash in Task::identity().
 inline constexpr std::string_view kTokenizerHash = "tokenizer_hash";

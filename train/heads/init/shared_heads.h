@@ -2,7 +2,6 @@
 
 #include "models/layers/head_set.h"
 #include "train/heads/init/head_importance.h"
-#include "train/trainer/config/run_config.h"
 
 namespace moh {
 

@@ -1,7 +1,7 @@
 #pragma once
 
 #include "train/config/problems.h"
-#include "train/trainer/config/run_config.h"
+#include "train/trainer/config/family_config.h"
 
 namespace moh::config {
 

@@ -4,9 +4,9 @@
 #include <utility>
 #include <vector>
 
-#include "train/trainer/config/run_config.h"
-
 namespace moh {
+
+struct RunConfig;
 
 /// A key whose value differs between two configurations.
 struct ConfigChange {

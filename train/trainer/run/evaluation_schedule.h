@@ -3,9 +3,10 @@
 #include <cstdint>
 #include <vector>
 
-#include "train/trainer/config/run_config.h"
-
 namespace moh {
+
+struct RunConfig;
+struct RunLength;
 
 /// After which steps a run evaluates: those of eval.every and eval.every_epochs, each epoch after
 /// eval.each_epoch_after, checkpoints whose scores checkpoint.keep_best compares if there are evaluations

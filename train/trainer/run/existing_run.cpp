@@ -7,6 +7,7 @@
 #include "core/error.h"
 #include "train/base/io/input_file.h"
 #include "train/base/io/printable.h"
+#include "train/trainer/config/run_config.h"
 
 namespace moh {
 

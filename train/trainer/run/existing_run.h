@@ -4,9 +4,9 @@
 #include <filesystem>
 #include <string>
 
-#include "train/trainer/config/run_config.h"
-
 namespace moh {
+
+struct RunConfig;
 
 /// The configuration file that a run was started with: the first line of the config.yaml in its folder.
 std::string origin_line(const std::string& config_file);

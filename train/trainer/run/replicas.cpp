@@ -3,6 +3,7 @@
 #include "core/cuda/queue.h"
 #include "core/error.h"
 #include "train/comm/device_collectives.h"
+#include "train/trainer/config/run_config.h"
 #include "train/trainer/optim/parameter_gather.h"
 #include "train/trainer/run/gradient_buckets.h"
 

@@ -6,11 +6,12 @@
 #include "core/function_ref.h"
 #include "core/tensor.h"
 #include "train/comm/communicator.h"
-#include "train/trainer/config/run_config.h"
 #include "train/trainer/optim/adamw.h"
 #include "train/trainer/task/task.h"
 
 namespace moh {
+
+struct RunConfig;
 
 /// How the processes of a run, each with a replica of the model, make one training step of their
 /// micro-batches: the only place that knows how many they are, what carries their collectives, and what of

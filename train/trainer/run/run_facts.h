@@ -6,9 +6,10 @@
 #include <vector>
 
 #include "train/comm/shared_facts.h"
-#include "train/trainer/config/run_config.h"
 
 namespace moh {
+
+struct RunConfig;
 
 /// The facts that must be the same in all processes of a run, for require_same_facts().
 

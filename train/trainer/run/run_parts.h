@@ -5,13 +5,14 @@
 
 #include "train/base/log/console.h"
 #include "train/comm/communicator.h"
-#include "train/trainer/config/run_config.h"
 #include "train/trainer/run/run_folder.h"
 #include "train/trainer/run/stop_signal.h"
 #include "train/trainer/task/task.h"
 #include "train/weights/checkpoint/checkpoint_store.h"
 
 namespace moh {
+
+struct RunConfig;
 
 /// A run that has been set up, for those who carry it out. Of several processes, the first writes the files:
 /// the others need no open folder and no checkpoints.

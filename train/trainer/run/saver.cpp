@@ -7,6 +7,7 @@
 #include "core/threads.h"
 #include "train/base/io/error_words.h"
 #include "train/base/log/logging.h"
+#include "train/trainer/config/run_config.h"
 #include "train/trainer/run/checkpoint_writer.h"
 #include "train/trainer/run/step_trace.h"
 #include "train/weights/load_weights.h"

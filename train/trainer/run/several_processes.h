@@ -5,11 +5,12 @@
 
 #include "train/comm/communicator.h"
 #include "train/comm/shared_facts.h"
-#include "train/trainer/config/run_config.h"
 #include "train/trainer/task/family.h"
 #include "train/trainer/task/load_model.h"
 
 namespace moh {
+
+struct RunConfig;
 
 /// Before a computation that several processes share: gives each its threads, and checks that all are of one
 /// program and were started alike, with the same configuration and `options`, those of the command line.

@@ -5,13 +5,14 @@
 
 #include "train/base/log/console.h"
 #include "train/comm/communicator.h"
-#include "train/trainer/config/run_config.h"
 #include "train/trainer/run/run_folder.h"
 #include "train/trainer/run/stop_signal.h"
 #include "train/trainer/run/trainer.h"
 #include "train/trainer/task/family.h"
 
 namespace moh {
+
+struct RunConfig;
 
 /// How a run is started, besides its configuration.
 struct StartOptions {

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "core/error.h"
+#include "train/trainer/config/run_config.h"
 
 namespace moh {
 
@@ -28,6 +29,10 @@ const Family& Families::of(const FamilyConfig& config) const {
                                        [](const Family* family) { return family->defaults().task(); });
   MOH_CHECK(found != families_.end(), "a configuration is read with the families that are known");
   return **found;
+}
+
+const Family& Families::of(const RunConfig& run) const {
+  return of(*run.family);
 }
 
 }  // namespace moh

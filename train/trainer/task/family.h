@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "models/model.h"
-#include "train/trainer/config/run_config.h"
+#include "train/trainer/config/family_config.h"
 #include "train/trainer/task/analysis_inputs.h"
 #include "train/trainer/task/calibration.h"
 #include "train/trainer/task/predictor.h"
@@ -81,7 +81,7 @@ class Families {
   FamilyConfigs configs() const { return configs_; }
   /// The family of a configuration that was read with configs().
   const Family& of(const FamilyConfig& config) const;
-  const Family& of(const RunConfig& run) const { return of(*run.family); }
+  const Family& of(const RunConfig& run) const;
 
  private:
   std::vector<const Family*> families_;

@@ -3,10 +3,11 @@
 #include <span>
 
 #include "train/base/formats/weight_file.h"
-#include "train/trainer/config/run_config.h"
 #include "train/trainer/task/family.h"
 
 namespace moh {
+
+struct RunConfig;
 
 /// Sets run.precision and the precision of the routers to those of stored tensors. Returns false, and leaves
 /// the run as it is, if no model has parameters of these types: they are all F32 or all BF16, or BF16 with

@@ -8,10 +8,11 @@
 #include "core/random.h"
 #include "core/tensor.h"
 #include "models/layers/attention_observer.h"
-#include "train/trainer/config/run_config.h"
 #include "train/trainer/task/step_statistics.h"
 
 namespace moh {
+
+struct TrainConfig;
 
 /// The size of a step's data.
 struct StepSize {
@@ -38,10 +39,7 @@ struct StepPart {
 
   /// Sample of the run with which the process's micro-batch number `index` begins, counted from sample
   /// `first_sample` of the run.
-  std::int64_t first_of(std::int64_t index, std::int64_t first_sample, const TrainConfig& train) const {
-    const std::int64_t own = train.accumulate / processes;
-    return first_sample + train.batch_size * (index / own * train.accumulate + rank * own + index % own);
-  }
+  std::int64_t first_of(std::int64_t index, std::int64_t first_sample, const TrainConfig& train) const;
 };
 
 class TrainingStep;

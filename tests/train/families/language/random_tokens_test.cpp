@@ -5,6 +5,7 @@
 #include "core/error.h"
 #include "train/families/language/language_data.h"
 #include "train/families/language/language_run.h"
+#include "train/trainer/config/run_config.h"
 
 using namespace moh;
 

@@ -13,6 +13,7 @@
 #include "tests/models/llm/move_heads.h"
 #include "tests/support/message_of.h"
 #include "train/families/language/analyze/text_analysis.h"
+#include "train/trainer/config/run_config.h"
 
 using namespace moh;
 using nlohmann::json;

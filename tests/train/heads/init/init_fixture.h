@@ -5,7 +5,6 @@
 #include "models/llm/llama.h"
 #include "train/families/language/language_run.h"
 #include "train/families/language/language_task.h"
-#include "train/trainer/config/run_config.h"
 
 namespace moh::test {
 

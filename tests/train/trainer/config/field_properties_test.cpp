@@ -12,6 +12,7 @@
 #include "train/families/families.h"
 #include "train/families/images/image_run.h"
 #include "train/families/language/language_run.h"
+#include "train/trainer/config/run_config.h"
 
 namespace moh {
 namespace {

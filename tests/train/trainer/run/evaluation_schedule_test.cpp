@@ -1,4 +1,5 @@
 #include "train/trainer/run/evaluation_schedule.h"
+#include "train/trainer/config/run_config.h"
 
 #include <catch2/catch.hpp>
 

@@ -8,10 +8,11 @@
 #include "models/llm/llama.h"
 #include "train/families/language/data/token_batch.h"
 #include "train/tokenizers/tokenizer.h"
-#include "train/trainer/config/run_config.h"
 #include "train/trainer/task/analysis_inputs.h"
 
 namespace moh {
+
+struct RunConfig;
 
 /// How documents in one sequence are kept apart, as data.document_mask and data.reset_positions say.
 struct AnalyzedDocuments {
