@@ -64,25 +64,34 @@ function(moh_layer name)
   endforeach()
 endfunction()
 
-# moh_cpu_kernels(LAYER SOURCES FILE...)
+# moh_cpu_kernels(LAYER SOURCES FILE... [MATRIX FILE...])
 #
-# Compiles kernel files once per instruction set of MOH_CPU_ISAS; core/cpu_isa.h chooses among them at run time. Each copy
-# instantiates its templates with its own tag type (MOH_ISA), so that the linker keeps them apart.
+# Compiles kernel files once per instruction set of MOH_CPU_ISAS, those after MATRIX per instruction set of MOH_CPU_MATRIX_ISAS,
+# too; core/cpu_isa.h chooses among them at run time. Each copy instantiates its templates with its own tag type (MOH_ISA), so that
+# the linker keeps them apart.
 function(moh_cpu_kernels layer)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "SOURCES")
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "SOURCES;MATRIX")
   set(flags_Baseline "")
   if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
     set(flags_Baseline -march=x86-64-v2)
   endif()
   set(flags_Avx2 -march=x86-64-v3)
   set(flags_Avx512 -march=x86-64-v4 -mprefer-vector-width=512)
+  set(flags_Avx512Bf16 ${flags_Avx512} -mavx512bf16)
   set(optimisation -O3)
   if(MOH_SANITIZE)
     set(optimisation "") # that of the build type: instrumented code takes long to optimise
   endif()
-  foreach(isa IN LISTS MOH_CPU_ISAS)
+  foreach(isa IN LISTS MOH_CPU_ISAS MOH_CPU_MATRIX_ISAS)
+    set(sources ${arg_MATRIX})
+    if(isa IN_LIST MOH_CPU_ISAS)
+      list(APPEND sources ${arg_SOURCES})
+    endif()
+    if(NOT sources)
+      continue()
+    endif()
     set(target moh_${layer}_kernels_${isa})
-    add_library(${target} OBJECT ${arg_SOURCES})
+    add_library(${target} OBJECT ${sources})
     # Kernels ignore errno, floating-point exception flags and signalling NaNs, but rely on infinities, quiet NaNs and the
     # order of operations as written: no -ffast-math.
     target_compile_options(${target} PRIVATE ${flags_${isa}} ${optimisation} -fopenmp-simd -fno-math-errno -fno-trapping-math)

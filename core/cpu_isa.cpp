@@ -15,7 +15,7 @@ namespace moh {
 namespace {
 
 #define MOH_LIST(Isa) CpuIsa::k##Isa,
-constexpr CpuIsa kCompiled[] = {MOH_COMPILED_ISAS(MOH_LIST)};
+constexpr CpuIsa kCompiled[] = {MOH_COMPILED_ISAS(MOH_LIST) MOH_COMPILED_MATRIX_ISAS(MOH_LIST)};
 #undef MOH_LIST
 
 std::string compiled_names() {
@@ -28,10 +28,9 @@ std::string compiled_names() {
 void require_isa(const char* where, CpuIsa isa) {
   const std::string name(cpu_isa_name(isa));
   if (!processor_has(isa)) {
-    const CpuIsa best = processor_has(CpuIsa::kAvx2) ? CpuIsa::kAvx2 : CpuIsa::kBaseline;  // less than avx512
-    throw ValueError(error_message(
-        where, "",
-        "an instruction set of this processor (the best is " + std::string(cpu_isa_name(best)) + ")", name));
+    const std::string best(cpu_isa_name(best_isa_of_processor()));
+    throw ValueError(
+        error_message(where, "", "an instruction set of this processor (the best is " + best + ")", name));
   }
   if (!cpu_has_isa(isa)) {
     throw ValueError(error_message(where, "", "an instruction set of this build (" + compiled_names() + ")",
@@ -41,7 +40,7 @@ void require_isa(const char* where, CpuIsa isa) {
 
 CpuIsa best_isa() {
   for (std::size_t i = std::size(kCompiled); i-- > 0;) {
-    if (processor_has(kCompiled[i])) return kCompiled[i];
+    if (processor_has(kCompiled[i]) && processor_gains(kCompiled[i])) return kCompiled[i];
   }
   throw ValueError(error_message("CPU kernels", "", "a processor with " + compiled_names(), "another",
                                  "build on this machine, or configure with -DMOH_CPU_KERNELS=all"));
@@ -50,12 +49,14 @@ CpuIsa best_isa() {
 CpuIsa isa_from_environment() {
   const char* text = std::getenv("MOH_CPU_ISA");
   if (text == nullptr || *text == '\0') return best_isa();
-  for (CpuIsa isa : {CpuIsa::kBaseline, CpuIsa::kAvx2, CpuIsa::kAvx512}) {
+  std::string known;
+  for (const CpuIsa isa : kCpuIsas) {
+    known.append(known.empty() ? "" : ", ").append(cpu_isa_name(isa));
     if (cpu_isa_name(isa) != text) continue;
     require_isa("MOH_CPU_ISA", isa);
     return isa;
   }
-  throw ValueError(error_message("MOH_CPU_ISA", "", "baseline, avx2 or avx512", text));
+  throw ValueError(error_message("MOH_CPU_ISA", "", "one of " + known, text));
 }
 
 CpuIsa& current_isa() {
@@ -81,6 +82,8 @@ std::string_view cpu_isa_name(CpuIsa isa) {
       return "avx2";
     case CpuIsa::kAvx512:
       return "avx512";
+    case CpuIsa::kAvx512Bf16:
+      return "avx512_bf16";
   }
   fail_check(__FILE__, __LINE__, "isa", "unknown CpuIsa value");
 }

@@ -1,30 +1,44 @@
 #pragma once
 
+#include <array>
 #include <string_view>
 
 namespace moh {
 
 /// Instruction sets for which the CPU kernels are compiled (moh_cpu_kernels in cmake/MohLayer.cmake): all of
 /// them, or with MOH_CPU_KERNELS=native the best of the machine that builds. Baseline is x86-64-v2, or
-/// whatever the compiler targets on other processors.
-enum class CpuIsa { kBaseline, kAvx2, kAvx512 };
+/// whatever the compiler targets on other processors. Avx512Bf16 adds AVX512-BF16, which multiplies pairs of
+/// bfloat16: kernels that multiply no matrices of bfloat16 are those of Avx512.
+enum class CpuIsa { kBaseline, kAvx2, kAvx512, kAvx512Bf16 };
+
+/// All of them, the least first.
+inline constexpr std::array kCpuIsas = {CpuIsa::kBaseline, CpuIsa::kAvx2, CpuIsa::kAvx512,
+                                        CpuIsa::kAvx512Bf16};
 
 /// Tags that keep the copies of a kernel template apart: RmsNormKernels<cpu::Avx2, float>, and so on.
 namespace cpu {
 struct Baseline {};
 struct Avx2 {};
 struct Avx512 {};
+struct Avx512Bf16 {};
 }  // namespace cpu
 
 /// The instruction set that kernels run with: the best that both this processor and this build have, or the
-/// one that the environment variable MOH_CPU_ISA names (baseline, avx2, avx512). Throws ValueError when that
-/// one is unknown or absent, or if there is none.
+/// one that the environment variable MOH_CPU_ISA names. Throws ValueError when that one is unknown or absent,
+/// or if there is none. AVX512-BF16 is the best only where the vendor of the processor is known to multiply
+/// faster by it than by AVX-512 (processor_gains()), not by a measurement, so that a result's bits depend on
+/// the processor alone.
 CpuIsa cpu_isa();
 
 /// Whether this processor and this build have `isa`.
 bool cpu_has_isa(CpuIsa isa);
 
-/// "baseline", "avx2", "avx512".
+/// The instruction set whose kernels `isa` runs beside its own: Avx512 for Avx512Bf16, else itself.
+constexpr CpuIsa base_isa(CpuIsa isa) {
+  return isa == CpuIsa::kAvx512Bf16 ? CpuIsa::kAvx512 : isa;
+}
+
+/// "baseline", "avx2", "avx512", "avx512_bf16".
 std::string_view cpu_isa_name(CpuIsa isa);
 
 /// Overrides cpu_isa() for the lifetime of the object; for tests that compare instruction sets.

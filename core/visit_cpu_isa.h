@@ -1,20 +1,46 @@
 #pragma once
 
+#include <type_traits>
+
 #include "core/compiled_isas.h"
 #include "core/cpu_isa.h"
+#include "core/dtype.h"
 #include "core/error.h"
 
 namespace moh {
 
-/// Calls fn.template operator()<Tag>() with the tag of cpu_isa(). Code for instruction sets without kernels
-/// in this build is not made.
+#define MOH_VISIT(Isa) \
+  if (isa == CpuIsa::k##Isa) return fn.template operator()<cpu::Isa>();
+
+/// Calls fn.template operator()<Tag>() with the tag of base_isa(cpu_isa()). Code for instruction sets without
+/// kernels in this build is not made.
 template <class Fn>
 decltype(auto) visit_cpu_isa(Fn&& fn) {
-#define MOH_VISIT(Isa) \
-  if (cpu_isa() == CpuIsa::k##Isa) return fn.template operator()<cpu::Isa>();
+  const CpuIsa isa = base_isa(cpu_isa());
   MOH_COMPILED_ISAS(MOH_VISIT)
-#undef MOH_VISIT
   fail_check(__FILE__, __LINE__, "cpu_isa()", "an instruction set without kernels");
+}
+
+/// visit_cpu_isa() for kernels that multiply matrices of bfloat16, which Avx512Bf16 has of its own: with the
+/// tag of cpu_isa().
+template <class Fn>
+decltype(auto) visit_matrix_isa(Fn&& fn) {
+  const CpuIsa isa = cpu_isa();
+  MOH_COMPILED_ISAS(MOH_VISIT)
+  MOH_COMPILED_MATRIX_ISAS(MOH_VISIT)
+  fail_check(__FILE__, __LINE__, "cpu_isa()", "an instruction set without kernels");
+}
+
+#undef MOH_VISIT
+
+/// visit_matrix_isa() for elements of type T = bfloat16, visit_cpu_isa() for others.
+template <class T, class Fn>
+decltype(auto) visit_isa_for(Fn&& fn) {
+  if constexpr (std::is_same_v<T, bfloat16>) {
+    return visit_matrix_isa(fn);
+  } else {
+    return visit_cpu_isa(fn);
+  }
 }
 
 }  // namespace moh

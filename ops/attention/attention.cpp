@@ -68,7 +68,7 @@ Tensor run_forward(Operands& o, const Tensor& lse) {
       }
       CudaAttention<T>::forward(args, num_rows(o));
     } else {
-      attention_forward<Backend>(args);
+      attention_forward(args);
     }
   };
   run_kernel({o.op, attention_flops(s, o.q.device(), num_rows(o))}, o.q, run,
@@ -76,7 +76,7 @@ Tensor run_forward(Operands& o, const Tensor& lse) {
                if constexpr (std::is_same_v<Backend, Cuda>)
                  return 0;
                else
-                 return attention_forward_workspace<Backend, T>(s);
+                 return attention_forward_workspace<T>(s);
              });
   return out;
 }
@@ -118,7 +118,7 @@ Grads run_backward(const Saved& saved, const Tensor& gradient) {
       }
       CudaAttention<T>::backward(args, num_rows(o));
     } else {
-      attention_backward<Backend>(args);
+      attention_backward(args);
     }
   };
   const std::int64_t rows = num_rows(o);
@@ -127,7 +127,7 @@ Grads run_backward(const Saved& saved, const Tensor& gradient) {
     if constexpr (std::is_same_v<Backend, Cuda>)
       return static_cast<std::size_t>(rows) * sizeof(float);
     else
-      return attention_backward_workspace<Backend, T>(s, rows, longest_list(o));
+      return attention_backward_workspace<T>(s, rows, longest_list(o));
   });
   Grads grads = o.packed ? Grads{dq} : Grads{dq, dk, dv};
   if (dgates.defined()) grads.push_back(dgates.to(saved.gate_dtype));

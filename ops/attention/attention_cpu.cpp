@@ -12,9 +12,12 @@
 //              from the saved lse, then the four matrix multiplications of dq, dk and dv, which stay in
 //              cache meanwhile.
 // Operands are packed first: q and dout rows gathered, k and v transposed where they are the right operand.
-// The mask gives each row a range of keys, whose ends ascend with the rows, since these ascend by position: a
-// tile sees the keys from the begin of its first row's range to the end of its last row's. Key blocks outside
-// are skipped, and matrix multiplications are only as wide or as deep as the tile sees.
+// Factor<T> is the type of packed factors, Acc<T> that of sums and of the softmax. Pairs of bfloat16 along
+// the summed axis keep the bits of q, k, v and dout: the scale and the gate are multiplied with the products,
+// in float32. What the softmax makes is rounded to bfloat16 once, as factors of the next product. The mask
+// gives each row a range of keys, whose ends ascend with the rows, since these ascend by position: a tile
+// sees the keys from the begin of its first row's range to the end of its last row's. Key blocks outside are
+// skipped, and matrix multiplications are only as wide or as deep as the tile sees.
 
 namespace moh {
 namespace {
@@ -28,13 +31,30 @@ constexpr double kLn2 = 0.6931471805599453;
 
 // ---- forward ----
 
+/// Whether factors are pairs.
+template <class T>
+constexpr bool kPairs = kTerms<Factor<T>> == 2;
+/// The type of probabilities and of gradients of scores, elements of factors.
+template <class T>
+using Weight = std::conditional_t<kPairs<T>, bfloat16, Acc<T>>;
+
+/// `count` elements as factors.
+template <class T>
+Factor<T>* as_factors(Weight<T>* elements) {
+  return reinterpret_cast<Factor<T>*>(elements);
+}
+
 /// The state of a block of rows, which is carried from key block to key block.
-template <class F>
+template <class T>
 struct RowBlock {
-  F* q;                      // [kMaxRowBlock, padded d], times scale log2 e
-  F* scores;                 // [kMaxRowBlock, kKeyBlock]: scores, then their exponentials
+  using F = Acc<T>;
+
+  Factor<T>* q;              // [kMaxRowBlock, row_factors], floats times scale log2 e
+  F* scores;                 // [kMaxRowBlock, kKeyBlock]
+  Weight<T>* weights;        // [kMaxRowBlock, kKeyBlock]: their exponentials; without pairs in their place
   F* out;                    // [kMaxRowBlock, padded d], not yet divided by the sum
   F* sum;                    // [kMaxRowBlock, lanes]: the softmax denominator, one part per lane
+  F factor;                  // of scores, where q is not scaled
   F top[kMaxRowBlock];       // the largest score so far
   Range seen[kMaxRowBlock];  // visible keys
   std::int64_t rows = 0;
@@ -47,77 +67,90 @@ struct RowBlock {
   return in_block({seen[begin].begin, seen[last].end}, key);
 }
 
-template <class F>
+template <class T>
 struct ForwardScratch {
-  F *k_transposed, *v;
-  RowBlock<F> block;
+  Factor<T>*k_transposed, *v;
+  RowBlock<T> block;
 
   void lay_out(Arena& arena, const AttentionShape& shape, std::int64_t keys) {
+    using F = Acc<T>;
+    using P = Factor<T>;
     const std::int64_t padded = round_up_to_lanes<F>(shape.head_dim);
     const std::int64_t key_rows = (keys + kKeyBlock - 1) / kKeyBlock * kKeyBlock;
-    k_transposed = arena.take<F>(key_rows * shape.head_dim);
-    v = arena.take<F>(keys * padded);
-    block.q = arena.take<F>(kMaxRowBlock * padded);
+    k_transposed = arena.take<P>(key_rows * factors_in<P>(shape.head_dim));
+    v = arena.take<P>(factors_in<P>(keys) * padded);
+    block.q = arena.take<P>(kMaxRowBlock * row_factors<T>(shape.head_dim));
     block.scores = arena.take<F>(kMaxRowBlock * kKeyBlock);
+    if constexpr (kPairs<T>) {
+      block.weights = arena.take<bfloat16>(kMaxRowBlock * kKeyBlock);
+    } else {
+      block.weights = block.scores;
+    }
     block.out = arena.take<F>(kMaxRowBlock * padded);
     block.sum = arena.take<F>(kMaxRowBlock * kLanes<F>);
   }
 };
 
 /// The online softmax of rows [begin, end), one tile, which sees `seen` of the block.
-template <class F>
-void softmax_tile(RowBlock<F>& block, std::int64_t begin, std::int64_t end, std::int64_t key,
+template <class T>
+void softmax_tile(RowBlock<T>& block, std::int64_t begin, std::int64_t end, std::int64_t key,
                   const Range& seen, std::int64_t padded) {
+  using F = Acc<T>;
   const bool all = in_block({block.seen[end - 1].begin, block.seen[begin].end}, key).size() == kKeyBlock;
   const VecRange vecs = vecs_of<F>(seen);
   for (std::int64_t i = begin; i < end; ++i) {
     F *scores = block.scores + i * kKeyBlock, *sum = block.sum + i * kLanes<F>, *out = block.out + i * padded;
+    Weight<T>* const weights = block.weights + i * kKeyBlock;
     if (all) {  // the common case: the number of vectors is a compile-time constant
-      softmax_step<F>(scores, {0, kKeyVecs<F>}, {0, kKeyBlock}, block.top[i], sum, out, padded);
+      softmax_step(scores, block.factor, {0, kKeyVecs<F>}, {0, kKeyBlock}, block.top[i], sum, out, padded,
+                   weights);
       continue;
     }
     const Range row = in_block(block.seen[i], key);
     if (row.size() > 0) {
-      softmax_step<F>(scores, vecs, row, block.top[i], sum, out, padded);
+      softmax_step(scores, block.factor, vecs, row, block.top[i], sum, out, padded, weights);
     } else {
-      set_zero(scores + vecs.begin * kLanes<F>, (vecs.end - vecs.begin) * kLanes<F>);
+      set_zero(weights + vecs.begin * kLanes<F>, (vecs.end - vecs.begin) * kLanes<F>);
     }
   }
 }
 
 /// scores [kTileRows, kKeyBlock] = rows * keys^T for the keys of a block that a tile sees.
-template <class F>
-[[gnu::always_inline]] inline void multiply_by_keys(const F* rows, const F* keys_transposed,
-                                                    const Range& seen, std::int64_t d, F* scores) {
-  const std::int64_t padded = round_up_to_lanes<F>(d);
-  const VecRange vecs = vecs_of<F>(seen);
-  const std::int64_t first = vecs.begin * kLanes<F>;
-  multiply_rows<F, kTileRows, false>({rows, padded, 1}, keys_transposed + first, kKeyBlock, d,
-                                     {scores + first, kKeyBlock}, vecs.end - vecs.begin);
+template <class T>
+[[gnu::always_inline]] inline void multiply_by_keys(const Factor<T>* rows, const Factor<T>* keys_transposed,
+                                                    const Range& seen, std::int64_t d, Acc<T>* scores) {
+  using P = Factor<T>;
+  const VecRange vecs = vecs_of<Acc<T>>(seen);
+  const std::int64_t first = vecs.begin * kLanes<P>;
+  multiply_rows<P, kTileRows, false>({rows, row_factors<T>(d), 1}, keys_transposed + first, kKeyBlock,
+                                     factors_in<P>(d), {scores + first, kKeyBlock}, vecs.end - vecs.begin);
 }
 
 /// out [kTileRows, padded d] += weights [kTileRows, kKeyBlock] * keys, of those that a tile sees.
-template <class F>
-[[gnu::always_inline]] inline void add_weighted_keys(const F* weights, const F* keys, const Range& seen,
-                                                     std::int64_t d, F* out) {
+template <class T>
+[[gnu::always_inline]] inline void add_weighted_keys(Weight<T>* weights, const Factor<T>* keys,
+                                                     const Range& seen, std::int64_t d, Acc<T>* out) {
+  using P = Factor<T>;
   if (seen.size() <= 0) return;
-  const std::int64_t padded = round_up_to_lanes<F>(d);
-  multiply_rows<F, kTileRows, true>({weights + seen.begin, kKeyBlock, 1}, keys + seen.begin * padded, padded,
-                                    seen.size(), {out, padded}, static_cast<int>(padded / kLanes<F>));
+  const std::int64_t padded = round_up_to_lanes<Acc<T>>(d), first = seen.begin / kTerms<P>;
+  multiply_rows<P, kTileRows, true>({as_factors<T>(weights) + first, kKeyBlock / kTerms<P>, 1},
+                                    keys + first * padded, padded, factors_in<P>(seen.end) - first,
+                                    {out, padded}, static_cast<int>(padded / kLanes<P>));
 }
 
 /// Adds keys [key, key + kKeyBlock) to a block of rows.
-template <class F>
-void forward_step(RowBlock<F>& block, const F* k_transposed, const F* v, std::int64_t key, std::int64_t d) {
-  const std::int64_t padded = round_up_to_lanes<F>(d);
+template <class T>
+void forward_step(RowBlock<T>& block, const Factor<T>* k_transposed, const Factor<T>* v, std::int64_t key,
+                  std::int64_t d) {
+  const std::int64_t padded = round_up_to_lanes<Acc<T>>(d);
   Range seen[kMaxRowBlock / kTileRows];  // by each tile
   std::int64_t tiles = 0;
   for (; tiles * kTileRows < block.rows; ++tiles) {
     seen[tiles] = seen_by_tile(block.seen, tiles * kTileRows, block.rows, key);
   }
   for (std::int64_t t = 0; t < tiles; ++t) {
-    multiply_by_keys(block.q + t * kTileRows * padded, k_transposed, seen[t], d,
-                     block.scores + t * kTileRows * kKeyBlock);
+    multiply_by_keys<T>(block.q + t * kTileRows * row_factors<T>(d), k_transposed, seen[t], d,
+                        block.scores + t * kTileRows * kKeyBlock);
   }
   for (std::int64_t t = 0; t < tiles; ++t) {
     const std::int64_t row = t * kTileRows;
@@ -126,31 +159,34 @@ void forward_step(RowBlock<F>& block, const F* k_transposed, const F* v, std::in
   }
   for (std::int64_t t = 0; t < tiles; ++t) {
     const std::int64_t row = t * kTileRows;
-    add_weighted_keys(block.scores + row * kKeyBlock, v, seen[t], d, block.out + row * padded);
+    add_weighted_keys<T>(block.weights + row * kKeyBlock, v, seen[t], d, block.out + row * padded);
   }
 }
 
 /// Gathers rows [begin, begin + rows) of a list and clears their sums. The last tile is padded with zero
 /// rows, whose results are not read.
-template <class T, class F>
+template <class T>
 void begin_block(const AttentionForward<T>& args, const List& list, std::int64_t begin, std::int64_t rows,
-                 RowBlock<F>& block) {
-  const std::int64_t d = args.shape.head_dim, padded = round_up_to_lanes<F>(d);
+                 RowBlock<T>& block) {
+  using F = Acc<T>;
+  const std::int64_t d = args.shape.head_dim, padded = round_up_to_lanes<F>(d), q_row = row_factors<T>(d);
   block.rows = rows;
+  block.factor = F(args.shape.scale * kLog2E);
   for (std::int64_t i = 0; i < rows; ++i) {
     const Pair pair = pair_at(list, begin + i);
-    gather_row<T>(row_of(args.q, list, pair), F(args.shape.scale * kLog2E), block.q + i * padded, d);
+    gather_factors<T>(row_of(args.q, list, pair), block.factor, block.q + i * q_row, d);
     block.seen[i] = visible_keys(args.shape, list.batch, pair.token);
     block.top[i] = -std::numeric_limits<F>::infinity();
   }
-  set_zero(block.q + rows * padded, (round_up_to_tile(rows) - rows) * padded);
+  set_zero(block.q + rows * q_row, (round_up_to_tile(rows) - rows) * q_row);
   set_zero(block.out, round_up_to_tile(rows) * padded);
   set_zero(block.sum, rows * kLanes<F>);
 }
 
-template <class T, class F>
+template <class T>
 void finish_block(const AttentionForward<T>& args, const List& list, std::int64_t begin,
-                  const RowBlock<F>& block, GapFiller<T>& gaps) {
+                  const RowBlock<T>& block, GapFiller<T>& gaps) {
+  using F = Acc<T>;
   const std::int64_t d = args.shape.head_dim, padded = round_up_to_lanes<F>(d);
   for (std::int64_t i = 0; i < block.rows; ++i) {
     const Pair pair = pair_at(list, begin + i);
@@ -176,44 +212,66 @@ Range keys_of_task(const AttentionShape& shape, const List& list, const RowTask&
 }
 
 /// The values of some keys as whole vectors, [keys, padded d]: in place, as in a KV cache, or packed.
-template <class T, class F>
-const F* values_of_task(const HeadView<const T>& v, const List& list, const Range& keys, std::int64_t d,
-                        F* packed) {
-  const std::int64_t padded = round_up_to_lanes<F>(d);
-  if constexpr (std::is_same_v<T, F>) {
+template <class T>
+const Factor<T>* values_of_task(const HeadView<const T>& v, const List& list, const Range& keys,
+                                std::int64_t d, Factor<T>* packed) {
+  const std::int64_t padded = round_up_to_lanes<Acc<T>>(d);
+  if constexpr (std::is_same_v<T, Factor<T>>) {
     if (d == padded && v.token_stride == d) return key_row(v, list, keys.begin);
   }
-  for (std::int64_t key = keys.begin; key < keys.end; ++key)
-    gather_row<T>(key_row(v, list, key), F(1), packed + (key - keys.begin) * padded, d);
+  pack_right_rows<T>([&](std::int64_t i) { return key_row(v, list, keys.begin + i); }, keys.size(), d, packed,
+                     padded);
   return packed;
 }
 
 // ---- backward ----
 
-template <class F>
+template <class T>
 struct BackwardScratch {
+  using F = Acc<T>;
+  using P = Factor<T>;
+
   // Per gathered row. Rows are padded to whole tiles with zeros.
-  F *q, *dout, *dq;      // [rows, padded d]: q times scale log2 e, dout times gate, dq of a group of keys
-  F* earlier = nullptr;  // dq of the groups before, for a task of several
-  F* delta;
+  P *q, *dout;              // [rows, row_factors]: floats times scale log2 e, and times the gate
+  P *q_right, *dout_right;  // factors along the rows, [rows, padded d]; without pairs the ones above
+  F* dq;                    // [rows, padded d], of a group of keys
+  F* earlier = nullptr;     // dq of the groups before, for a task of several
+  F *delta, *gate;          // gate: of pairs alone
   Range* seen;
   // Per key block.
-  F *k_transposed, *v_transposed;  // [d, kKeyBlock]
-  F *k, *dk, *dv;                  // [kKeyBlock, padded d]
-  // Per row block and key block: probabilities and dS, in place of scores and dP.
-  F *p, *ds;  // [kMaxRowBlock, kKeyBlock]
+  P *k_transposed, *v_transposed;  // [factors of d, kKeyBlock]
+  P* k;                            // [kKeyBlock, padded d], factors along the keys
+  F *dk, *dv;                      // [kKeyBlock, padded d]
+  // Per row block and key block.
+  F *scores, *dp;       // [kMaxRowBlock, kKeyBlock]
+  Weight<T>* ds;        // likewise: gradients of scores as factors along the keys
+  P *p_left, *ds_left;  // factors along the rows: probabilities, of pairs times the gate, and ds. Without
+                        // pairs all are in place of scores and dp.
 
   void lay_out(Arena& arena, std::int64_t d, std::int64_t rows, bool sums_groups) {
-    const std::int64_t padded = round_up_to_lanes<F>(d), row_elements = round_up_to_tile(rows) * padded;
-    q = arena.take<F>(row_elements);
-    dout = arena.take<F>(row_elements);
-    dq = arena.take<F>(row_elements);
-    if (sums_groups) earlier = arena.take<F>(row_elements);
+    const std::int64_t padded = round_up_to_lanes<F>(d), tiles = round_up_to_tile(rows);
+    q = arena.take<P>(tiles * row_factors<T>(d));
+    dout = arena.take<P>(tiles * row_factors<T>(d));
+    dq = arena.take<F>(tiles * padded);
+    if (sums_groups) earlier = arena.take<F>(tiles * padded);
     delta = arena.take<F>(rows);
     seen = arena.take<Range>(rows);
-    for (F** piece : {&k_transposed, &v_transposed}) *piece = arena.take<F>(d * kKeyBlock);
-    for (F** piece : {&k, &dk, &dv}) *piece = arena.take<F>(kKeyBlock * padded);
-    for (F** piece : {&p, &ds}) *piece = arena.take<F>(kMaxRowBlock * kKeyBlock);
+    for (P** piece : {&k_transposed, &v_transposed}) *piece = arena.take<P>(factors_in<P>(d) * kKeyBlock);
+    k = arena.take<P>(kKeyBlock / kTerms<P> * padded);
+    for (F** piece : {&dk, &dv}) *piece = arena.take<F>(kKeyBlock * padded);
+    for (F** piece : {&scores, &dp}) *piece = arena.take<F>(kMaxRowBlock * kKeyBlock);
+    if constexpr (kPairs<T>) {
+      for (P** piece : {&q_right, &dout_right}) *piece = arena.take<P>(tiles / 2 * padded);
+      gate = arena.take<F>(rows);
+      ds = arena.take<bfloat16>(kMaxRowBlock * kKeyBlock);
+      for (P** piece : {&p_left, &ds_left}) *piece = arena.take<P>(kMaxRowBlock / 2 * kKeyBlock);
+    } else {
+      q_right = q;
+      dout_right = dout;
+      gate = nullptr;
+      p_left = scores;
+      ds = ds_left = dp;
+    }
   }
 };
 
@@ -238,61 +296,69 @@ void write_dgates(const AttentionBackward<T>& args, const List& list) {
 }
 
 /// Gathers rows [first, first + rows) and computes delta.
-template <class T, class F>
+template <class T>
 void gather_for_backward(const AttentionBackward<T>& args, const List& list, std::int64_t first,
-                         std::int64_t rows, BackwardScratch<F>& s) {
-  const std::int64_t d = args.shape.head_dim, padded = round_up_to_lanes<F>(d);
+                         std::int64_t rows, BackwardScratch<T>& s) {
+  using F = Acc<T>;
+  const std::int64_t d = args.shape.head_dim, padded = round_up_to_lanes<F>(d), row = row_factors<T>(d);
   for (std::int64_t i = 0; i < rows; ++i) {
     const Pair pair = pair_at(list, first + i);
     const F gate = args.gates ? args.gates[gate_index(args.shape, list, pair)] : F(1);
     const T* dout = row_of(args.dout, list, pair);
     s.delta[i] = dot_rows<T>(dout, row_of(args.out, list, pair), d);
+    if constexpr (kPairs<T>) s.gate[i] = gate;
     s.seen[i] = visible_keys(args.shape, list.batch, pair.token);
-    gather_row<T>(row_of(args.q, list, pair), F(args.shape.scale * kLog2E), s.q + i * padded, d);
-    gather_row<T>(dout, gate, s.dout + i * padded, d);
+    gather_factors<T>(row_of(args.q, list, pair), F(args.shape.scale * kLog2E), s.q + i * row, d);
+    gather_factors<T>(dout, gate, s.dout + i * row, d);
   }
-  const std::int64_t filling = (round_up_to_tile(rows) - rows) * padded;
-  set_zero(s.q + rows * padded, filling);
-  set_zero(s.dout + rows * padded, filling);
-  set_zero(s.dq, round_up_to_tile(rows) * padded);
+  const std::int64_t tiles = round_up_to_tile(rows);
+  set_zero(s.q + rows * row, (tiles - rows) * row);
+  set_zero(s.dout + rows * row, (tiles - rows) * row);
+  set_zero(s.dq, tiles * padded);
+  if constexpr (kPairs<T>) {
+    for (const auto& [from, to] : {std::pair(s.q, s.q_right), std::pair(s.dout, s.dout_right)}) {
+      const auto row_at = [&](std::int64_t i) { return reinterpret_cast<const bfloat16*>(from + i * row); };
+      pack_right_rows<T>(row_at, tiles, d, to, padded);
+    }
+  }
 }
 
-/// p holds scores, ds holds dP; on return p holds probabilities and ds = P (dP - delta), both zero for the
-/// keys of `vecs` outside of `seen`.
+/// The probabilities of a vector of scores, and the gradients of these, dS = P (dP - delta): both zero for
+/// the keys outside of `seen`.
+template <class F>
+struct SoftmaxGradient {
+  Vec<F> probability, gradient;
+
+  [[gnu::always_inline]] SoftmaxGradient(Vec<F> score, Vec<F> dp, F lse, F delta, const Range& seen, int vec)
+      : probability(exp2_lanes<F>(score - splat<F>(lse))), gradient(probability * (dp - splat<F>(delta))) {
+    if (seen.end < (vec + 1) * kLanes<F> || seen.begin > vec * kLanes<F>) {
+      probability = masked<F>(probability, seen, vec, F(0));
+      gradient = masked<F>(gradient, seen, vec, F(0));
+    }
+  }
+};
+
+/// p holds scores, ds holds dP; on return p holds probabilities and ds their gradients, for the keys of
+/// `vecs`.
 template <class F>
 [[gnu::always_inline]] inline void softmax_backward_row(F* p, F* ds, VecRange vecs, const Range& seen, F lse,
                                                         F delta) {
-  const Vec<F> shift = splat<F>(lse), mean = splat<F>(delta);
 #pragma GCC unroll 4
   for (int j = vecs.begin; j < vecs.end; ++j) {
-    Vec<F> probability = exp2_lanes<F>(load(p + j * kLanes<F>) - shift);
-    Vec<F> gradient = probability * (load(ds + j * kLanes<F>) - mean);
-    if (seen.end < (j + 1) * kLanes<F> || seen.begin > j * kLanes<F>) {
-      probability = masked<F>(probability, seen, j, F(0));
-      gradient = masked<F>(gradient, seen, j, F(0));
-    }
-    store(p + j * kLanes<F>, probability);
-    store(ds + j * kLanes<F>, gradient);
+    const SoftmaxGradient<F> found(load(p + j * kLanes<F>), load(ds + j * kLanes<F>), lse, delta, seen, j);
+    store(p + j * kLanes<F>, found.probability);
+    store(ds + j * kLanes<F>, found.gradient);
   }
 }
 
-/// Scores and dP of rows [begin, begin + rows) against a key block, then P and dS.
-template <class F>
-void backward_scores(BackwardScratch<F>& s, std::int64_t begin, std::int64_t rows, const F* lse,
-                     std::int64_t key, std::int64_t d) {
-  const std::int64_t padded = round_up_to_lanes<F>(d);
-  const Range* seen = s.seen + begin;
-  for (std::int64_t i = 0; i < rows; i += kTileRows) {
-    multiply_by_keys(s.q + (begin + i) * padded, s.k_transposed, seen_by_tile(seen, i, rows, key), d,
-                     s.p + i * kKeyBlock);
-  }
-  for (std::int64_t i = 0; i < rows; i += kTileRows) {
-    multiply_by_keys(s.dout + (begin + i) * padded, s.v_transposed, seen_by_tile(seen, i, rows, key), d,
-                     s.ds + i * kKeyBlock);
-  }
+/// P and dS of rows [begin, begin + rows) against a key block, in place of scores and dP.
+template <class T>
+void softmax_backward(BackwardScratch<T>& s, std::int64_t begin, std::int64_t rows, const Acc<T>* lse,
+                      std::int64_t key) {
+  using F = Acc<T>;
   for (std::int64_t i = 0; i < rows; ++i) {
-    F *p = s.p + i * kKeyBlock, *ds = s.ds + i * kKeyBlock;
-    const Range row = in_block(seen[i], key);
+    F *p = s.scores + i * kKeyBlock, *ds = s.dp + i * kKeyBlock;
+    const Range row = in_block(s.seen[begin + i], key);
     if (row.size() == kKeyBlock) {  // the common case: the number of vectors is a compile-time constant
       softmax_backward_row<F>(p, ds, {0, kKeyVecs<F>}, {0, kKeyBlock}, lse[begin + i], s.delta[begin + i]);
       continue;
@@ -306,31 +372,83 @@ void backward_scores(BackwardScratch<F>& s, std::int64_t begin, std::int64_t row
   }
 }
 
+/// P times the gate and dS of rows [begin, begin + rows) against a key block, as factors along the rows, and
+/// dS as factors along the keys.
+template <class T>
+void softmax_backward_pairs(BackwardScratch<T>& s, std::int64_t begin, std::int64_t rows, const float* lse,
+                            std::int64_t key, float factor) {
+  constexpr int kN = kLanes<float>;
+  const auto gradient_of = [&](std::int64_t i, const Range& seen, int vec) __attribute__((always_inline)) {
+    const std::int64_t at = i * kKeyBlock + vec * kN;
+    return SoftmaxGradient<float>(load(s.scores + at) * factor, load(s.dp + at) * s.gate[begin + i],
+                                  lse[begin + i], s.delta[begin + i], seen, vec);
+  };
+  for (std::int64_t i = 0; i < rows; i += 2) {
+    const bool has_next = i + 1 < rows;
+    const std::int64_t next = has_next ? i + 1 : i;
+    const Range first_seen = in_block(s.seen[begin + i], key),
+                next_seen = has_next ? in_block(s.seen[begin + next], key) : Range{0, 0};
+    const float gate = s.gate[begin + i], next_gate = s.gate[begin + next];
+#pragma GCC unroll 4
+    for (int j = 0; j < kKeyVecs<float>; ++j) {
+      const SoftmaxGradient<float> a = gradient_of(i, first_seen, j), b = gradient_of(next, next_seen, j);
+      const std::int64_t pair = i / 2 * kKeyBlock + j * kN, row = i * kKeyBlock + j * kN;
+      TwoRounded(a.probability * gate, b.probability * next_gate).store_pairs(s.p_left + pair);
+      const TwoRounded ds(a.gradient, b.gradient);
+      ds.store_pairs(s.ds_left + pair);
+      ds.store_rows(s.ds + row, s.ds + row + kKeyBlock);
+    }
+  }
+}
+
+/// Scores and dP of rows [begin, begin + rows) against a key block, then P and dS.
+template <class T>
+void backward_scores(const AttentionShape& shape, BackwardScratch<T>& s, std::int64_t begin,
+                     std::int64_t rows, const Acc<T>* lse, std::int64_t key) {
+  const std::int64_t d = shape.head_dim, row = row_factors<T>(d);
+  const Range* seen = s.seen + begin;
+  for (std::int64_t i = 0; i < rows; i += kTileRows) {
+    multiply_by_keys<T>(s.q + (begin + i) * row, s.k_transposed, seen_by_tile(seen, i, rows, key), d,
+                        s.scores + i * kKeyBlock);
+  }
+  for (std::int64_t i = 0; i < rows; i += kTileRows) {
+    multiply_by_keys<T>(s.dout + (begin + i) * row, s.v_transposed, seen_by_tile(seen, i, rows, key), d,
+                        s.dp + i * kKeyBlock);
+  }
+  if constexpr (kPairs<T>) {
+    softmax_backward_pairs(s, begin, rows, lse, key, static_cast<float>(shape.scale * kLog2E));
+  } else {
+    softmax_backward(s, begin, rows, lse, key);
+  }
+}
+
 /// dk and dv of kRows keys of the block from `key_in_block` on: contributions of `rows`, counted from
 /// `begin`.
-template <class F, int kRows>
-void add_key_gradients(BackwardScratch<F>& s, std::int64_t begin, const Range& rows,
+template <class T, int kRows>
+void add_key_gradients(BackwardScratch<T>& s, std::int64_t begin, const Range& rows,
                        std::int64_t key_in_block, std::int64_t padded) {
+  using P = Factor<T>;
   if (rows.size() <= 0) return;
-  const int dim_vecs = static_cast<int>(padded / kLanes<F>);
-  const std::int64_t element = rows.begin * kKeyBlock + key_in_block, row = (begin + rows.begin) * padded;
-  multiply_rows<F, kRows, true>({s.p + element, 1, kKeyBlock}, s.dout + row, padded, rows.size(),
+  const int dim_vecs = static_cast<int>(padded / kLanes<P>);
+  const std::int64_t first = rows.begin / kTerms<P>, depth = factors_in<P>(rows.end) - first;
+  const std::int64_t element = first * kKeyBlock + key_in_block, row = (begin / kTerms<P> + first) * padded;
+  multiply_rows<P, kRows, true>({s.p_left + element, 1, kKeyBlock}, s.dout_right + row, padded, depth,
                                 {s.dv + key_in_block * padded, padded}, dim_vecs);
-  multiply_rows<F, kRows, true>({s.ds + element, 1, kKeyBlock}, s.q + row, padded, rows.size(),
+  multiply_rows<P, kRows, true>({s.ds_left + element, 1, kKeyBlock}, s.q_right + row, padded, depth,
                                 {s.dk + key_in_block * padded, padded}, dim_vecs);
 }
 
 /// Contributions of rows [begin, begin + rows) to dk and dv of a block of `keys` keys, and of the
 /// block to dq.
-template <class F>
-void backward_step(BackwardScratch<F>& s, std::int64_t begin, std::int64_t rows, const F* lse,
-                   std::int64_t key, std::int64_t keys, std::int64_t d) {
-  const std::int64_t padded = round_up_to_lanes<F>(d);
-  backward_scores(s, begin, rows, lse, key, d);
+template <class T>
+void backward_step(const AttentionShape& shape, BackwardScratch<T>& s, std::int64_t begin, std::int64_t rows,
+                   const Acc<T>* lse, std::int64_t key, std::int64_t keys) {
+  const std::int64_t d = shape.head_dim, padded = round_up_to_lanes<Acc<T>>(d);
+  backward_scores(shape, s, begin, rows, lse, key);
   const Range* seen = s.seen + begin;
   for (std::int64_t i = 0; i < rows; i += kTileRows) {
-    add_weighted_keys(s.ds + i * kKeyBlock, s.k, seen_by_tile(seen, i, rows, key), d,
-                      s.dq + (begin + i) * padded);
+    add_weighted_keys<T>(s.ds + i * kKeyBlock, s.k, seen_by_tile(seen, i, rows, key), d,
+                         s.dq + (begin + i) * padded);
   }
   constexpr std::int64_t kLastTile = kKeyBlock / kTileRows * kTileRows;
   Range seeing{0, 0};  // rows that see keys of the tile
@@ -338,22 +456,21 @@ void backward_step(BackwardScratch<F>& s, std::int64_t begin, std::int64_t rows,
     while (seeing.begin < rows && seen[seeing.begin].end - key <= tile) ++seeing.begin;
     while (seeing.end < rows && seen[seeing.end].begin - key < tile + kTileRows) ++seeing.end;
     if (tile < kLastTile) {
-      add_key_gradients<F, kTileRows>(s, begin, seeing, tile, padded);
+      add_key_gradients<T, kTileRows>(s, begin, seeing, tile, padded);
     } else {
-      add_key_gradients<F, kKeyBlock - kLastTile>(s, begin, seeing, tile, padded);
+      add_key_gradients<T, kKeyBlock - kLastTile>(s, begin, seeing, tile, padded);
     }
   }
 }
 
-template <class T, class F>
+template <class T>
 void pack_key_block(const AttentionBackward<T>& args, const List& list, std::int64_t key, std::int64_t keys,
-                    BackwardScratch<F>& s) {
-  const std::int64_t d = args.shape.head_dim, padded = round_up_to_lanes<F>(d);
+                    BackwardScratch<T>& s) {
+  const std::int64_t d = args.shape.head_dim, padded = round_up_to_lanes<Acc<T>>(d);
   const T* k = key_row(args.k, list, key);
   pack_transposed<T>(k, args.k.token_stride, keys, d, s.k_transposed, kKeyBlock);
   pack_transposed<T>(key_row(args.v, list, key), args.v.token_stride, keys, d, s.v_transposed, kKeyBlock);
-  for (std::int64_t i = 0; i < keys; ++i)
-    gather_row<T>(k + i * args.k.token_stride, F(1), s.k + i * padded, d);
+  pack_right_rows<T>([&](std::int64_t i) { return k + i * args.k.token_stride; }, keys, d, s.k, padded);
   set_zero(s.dk, kKeyBlock * padded);
   set_zero(s.dv, kKeyBlock * padded);
 }
@@ -368,9 +485,11 @@ Range tiles_seeing(const Range* seen, std::int64_t rows, const Range& keys, cons
 
 /// dk and dv of `group`, a group of keys, and its contribution to dq. `seeing`: rows that see some of the
 /// group.
-template <class T, class F>
-void backward_group(const AttentionBackward<T>& args, const List& list, const Range& group, const F* lse,
-                    std::int64_t rows, const Range& seeing, BackwardScratch<F>& s) {
+template <class T>
+void backward_group(const AttentionBackward<T>& args, const List& list, const Range& group, const Acc<T>* lse,
+                    std::int64_t rows, const Range& seeing, BackwardScratch<T>& s) {
+  using F = Acc<T>;
+  const F dk_factor = F(kPairs<T> ? args.shape.scale : kLn2);  // ln 2 undoes log2 e in q
   const std::int64_t d = args.shape.head_dim, padded = round_up_to_lanes<F>(d);
   Range tiles{seeing.begin, seeing.begin};
   for (std::int64_t key = group.begin; key < group.end; key += kKeyBlock) {
@@ -378,19 +497,18 @@ void backward_group(const AttentionBackward<T>& args, const List& list, const Ra
     pack_key_block(args, list, key, keys, s);
     tiles = tiles_seeing(s.seen, rows, {key, key + keys}, tiles);
     for (std::int64_t begin = tiles.begin; begin < tiles.end; begin += row_block(d)) {
-      backward_step(s, begin, min_of(row_block(d), tiles.end - begin), lse, key, keys, d);
+      backward_step(args.shape, s, begin, min_of(row_block(d), tiles.end - begin), lse, key, keys);
     }
     for (std::int64_t i = 0; i < keys; ++i) {
-      store_row<T>(s.dk + i * padded, F(kLn2), key_row(args.dk, list, key + i),
-                   d);  // ln 2 undoes log2 e in q
+      store_row<T>(s.dk + i * padded, dk_factor, key_row(args.dk, list, key + i), d);
       store_row<T>(s.dv + i * padded, F(1), key_row(args.dv, list, key + i), d);
     }
   }
 }
 
 /// Adds dq of a group of keys, which `rows` see, to that of the groups before.
-template <class F>
-void add_group(BackwardScratch<F>& s, const Range& rows, std::int64_t padded) {
+template <class T>
+void add_group(BackwardScratch<T>& s, const Range& rows, std::int64_t padded) {
   for (std::int64_t r = rows.begin; r < rows.end; ++r)
     add_row(s.dq + r * padded, s.earlier + r * padded, padded);
 }
@@ -425,7 +543,7 @@ std::int64_t AttentionKernels<Backend, T>::padded_head_dim(std::int64_t head_dim
 template <class Backend, class T>
 std::size_t AttentionKernels<Backend, T>::forward_scratch_bytes(const AttentionShape& shape) {
   Arena arena(nullptr);
-  ForwardScratch<Acc<T>>().lay_out(arena, shape, shape.keys);
+  ForwardScratch<T>().lay_out(arena, shape, shape.keys);
   return arena.used_bytes();
 }
 
@@ -436,22 +554,24 @@ void AttentionKernels<Backend, T>::forward(const AttentionForward<T>& args, cons
   const std::int64_t d = args.shape.head_dim;
   const List list = list_at(args.shape, args.lists, task.list);
   const Range keys = keys_of_task(args.shape, list, task);
-  ForwardScratch<F> s;
+  const std::int64_t factors = factors_in<Factor<T>>(d);
+  ForwardScratch<T> s;
   Arena arena(scratch);
   s.lay_out(arena, args.shape, keys.size());
   for (std::int64_t key = keys.begin; key < keys.end; key += kKeyBlock) {
     pack_transposed<T>(key_row(args.k, list, key), args.k.token_stride, min_of(kKeyBlock, keys.end - key), d,
-                       s.k_transposed + (key - keys.begin) * d, kKeyBlock);
+                       s.k_transposed + (key - keys.begin) * factors, kKeyBlock);
   }
   const std::int64_t padded = round_up_to_lanes<F>(d);
-  const F* const v = values_of_task<T, F>(args.v, list, keys, d, s.v);
+  const Factor<T>* const v = values_of_task<T>(args.v, list, keys, d, s.v);
   GapFiller<T> gaps(args.out, list, task.begin, d);
   for (std::int64_t begin = task.begin; begin < task.end; begin += row_block(d)) {
     begin_block(args, list, begin, min_of(row_block(d), task.end - begin), s.block);
     const Range seen{first_block(s.block.seen[0].begin), s.block.seen[s.block.rows - 1].end};
     for (std::int64_t key = seen.begin; key < seen.end; key += kKeyBlock) {
       const std::int64_t packed = key - keys.begin;
-      forward_step(s.block, s.k_transposed + packed * d, v + packed * padded, key, d);
+      forward_step(s.block, s.k_transposed + packed * factors, v + packed / kTerms<Factor<T>> * padded, key,
+                   d);
     }
     finish_block(args, list, begin, s.block, gaps);
   }
@@ -463,7 +583,7 @@ std::size_t AttentionKernels<Backend, T>::backward_scratch_bytes(const Attention
                                                                  std::int64_t longest_list,
                                                                  bool sums_groups) {
   Arena arena(nullptr);
-  BackwardScratch<Acc<T>>().lay_out(arena, shape.head_dim, longest_list, sums_groups);
+  BackwardScratch<T>().lay_out(arena, shape.head_dim, longest_list, sums_groups);
   return arena.used_bytes();
 }
 
@@ -479,7 +599,7 @@ void AttentionKernels<Backend, T>::backward_keys(const AttentionBackward<T>& arg
   const std::int64_t first = seeing.begin / kTileRows * kTileRows;
   const std::int64_t rows = min_of(round_up_to_tile(seeing.end), list.rows) - first;
   const bool sums_groups = task.end - task.begin > args.group_keys;
-  BackwardScratch<F> s;
+  BackwardScratch<T> s;
   Arena arena(scratch);
   s.lay_out(arena, d, rows, sums_groups);
   gather_for_backward(args, list, first, rows, s);
@@ -516,8 +636,6 @@ void AttentionKernels<Backend, T>::backward_queries(const AttentionBackward<T>& 
                  total_rows(args.shape, args.lists) * padded, args.group_keys);
 }
 
-template struct AttentionKernels<cpu::MOH_ISA, float>;
-template struct AttentionKernels<cpu::MOH_ISA, bfloat16>;
-template struct AttentionKernels<cpu::MOH_ISA, double>;
+MOH_MATRIX_KERNELS(AttentionKernels)
 
 }  // namespace moh

@@ -78,6 +78,8 @@ struct AttentionBackward {
 /// sizes (bytes) are for the largest task; scratch is aligned to 64 bytes.
 template <class Backend, class T>
 struct AttentionKernels {
+  using Sum = Acc<T>;
+
   /// Length of a row of dq_partials.
   static std::int64_t padded_head_dim(std::int64_t head_dim);
 

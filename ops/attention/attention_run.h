@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "core/tensor.h"
+#include "core/visit_cpu_isa.h"
 #include "ops/attention/list_walk.h"
 #include "ops/attention/schedule.h"
 #include "ops/run_tasks.h"
@@ -18,16 +19,24 @@ inline bool is_small(const AttentionShape& shape, const RowLists& lists) {
          kSmall;
 }
 
-template <class Backend, class T>
+/// Calls fn.template operator()<Kernels>() with the kernels of the current instruction set.
+template <class T, class Fn>
+decltype(auto) visit_attention_kernels(const Fn& fn) {
+  return visit_isa_for<T>(
+      [&]<class Backend>() { return fn.template operator()<AttentionKernels<Backend, T>>(); });
+}
+
+template <class T>
 void attention_forward(const AttentionForward<T>& args) {
-  using Kernels = AttentionKernels<Backend, T>;
-  run_tasks(plan_rows(args.shape, args.lists, num_threads()), is_small(args.shape, args.lists),
-            Kernels::forward_scratch_bytes(args.shape),
-            [&](const RowTask& task, std::byte* scratch) { Kernels::forward(args, task, scratch); });
+  visit_attention_kernels<T>([&]<class Kernels>() {
+    run_tasks(plan_rows(args.shape, args.lists, num_threads()), is_small(args.shape, args.lists),
+              Kernels::forward_scratch_bytes(args.shape),
+              [&](const RowTask& task, std::byte* scratch) { Kernels::forward(args, task, scratch); });
+  });
 }
 
 /// dgates of the rows whose gate is too small to divide by, from recomputed head outputs.
-template <class Backend, class T>
+template <class T>
 void dgates_of_tiny_gates(const AttentionBackward<T>& args) {
   const AttentionShape& shape = args.shape;
   std::vector<std::int32_t> rows;
@@ -49,7 +58,7 @@ void dgates_of_tiny_gates(const AttentionBackward<T>& args) {
   const Tensor out = empty({shape.batch, shape.queries, shape.heads, d}, dtype_of<T>());
   AttentionForward<T> again{shape, {rows.data(), offsets.data()}, args.q, args.k, args.v};
   again.out = {out.data<T>(), shape.queries * shape.heads * d, shape.heads * d, d};
-  attention_forward<Backend>(again);
+  attention_forward(again);
   std::size_t next = 0;
   for (std::int64_t l = 0; l < shape.batch * shape.kv_heads; ++l) {
     const List list = list_at(shape, again.lists, l);
@@ -64,48 +73,52 @@ void dgates_of_tiny_gates(const AttentionBackward<T>& args) {
 }
 
 /// Bytes of AttentionBackward::dq_partials for lists of `rows` rows in all, where tasks have a group each.
-template <class Backend, class T>
+template <class Kernels>
 std::size_t dq_partials_bytes(const AttentionShape& shape, std::int64_t num_groups, std::int64_t rows) {
-  const std::int64_t padded = AttentionKernels<Backend, T>::padded_head_dim(shape.head_dim);
-  return static_cast<std::size_t>(num_groups * rows * padded) * sizeof(Acc<T>);
+  const std::int64_t padded = Kernels::padded_head_dim(shape.head_dim);
+  return static_cast<std::size_t>(num_groups * rows * padded) * sizeof(typename Kernels::Sum);
 }
 
 /// Bytes of workspace that attention_forward takes.
-template <class Backend, class T>
+template <class T>
 std::size_t attention_forward_workspace(const AttentionShape& shape) {
-  return AttentionKernels<Backend, T>::forward_scratch_bytes(shape) * static_cast<std::size_t>(num_threads());
+  return visit_attention_kernels<T>([&]<class Kernels>() {
+    return Kernels::forward_scratch_bytes(shape) * static_cast<std::size_t>(num_threads());
+  });
 }
 /// Bytes of workspace that attention_backward takes for lists of `rows` rows in all, the longest of
 /// `longest`.
-template <class Backend, class T>
+template <class T>
 std::size_t attention_backward_workspace(const AttentionShape& shape, std::int64_t rows,
                                          std::int64_t longest) {
   const KeyGroups groups = key_groups(shape, num_threads());
-  return (groups.whole_lists ? 0 : dq_partials_bytes<Backend, T>(shape, groups.count, rows)) +
-         AttentionKernels<Backend, T>::backward_scratch_bytes(shape, longest, groups.sums_groups()) *
-             static_cast<std::size_t>(num_threads());
+  return visit_attention_kernels<T>([&]<class Kernels>() {
+    return (groups.whole_lists ? 0 : dq_partials_bytes<Kernels>(shape, groups.count, rows)) +
+           Kernels::backward_scratch_bytes(shape, longest, groups.sums_groups()) *
+               static_cast<std::size_t>(num_threads());
+  });
 }
 
 /// The backward pass of all tasks. args.group_keys and args.dq_partials are set here.
-template <class Backend, class T>
+template <class T>
 void attention_backward(AttentionBackward<T> args) {
-  using Kernels = AttentionKernels<Backend, T>;
   const KeyGroups groups = key_groups(args.shape, num_threads());
   args.group_keys = groups.keys;
-  const Scratch dq_partials(
-      groups.whole_lists
-          ? 0
-          : dq_partials_bytes<Backend, T>(args.shape, groups.count, total_rows(args.shape, args.lists)));
-  args.dq_partials = groups.whole_lists ? nullptr : dq_partials.as<Acc<T>>();
-  run_tasks(
-      plan_keys(args.shape, args.lists, groups, num_threads()), is_small(args.shape, args.lists),
-      Kernels::backward_scratch_bytes(args.shape, longest_list(args.shape, args.lists), groups.sums_groups()),
-      [&](const KeyTask& task, std::byte* scratch) { Kernels::backward_keys(args, task, scratch); });
-  if (!groups.whole_lists) {
-    run_tasks(plan_rows(args.shape, args.lists, num_threads()), false, 0,
-              [&](const RowTask& task, std::byte*) { Kernels::backward_queries(args, task); });
-  }
-  if (args.gates && args.dgates) dgates_of_tiny_gates<Backend>(args);
+  visit_attention_kernels<T>([&]<class Kernels>() {
+    const std::int64_t rows = total_rows(args.shape, args.lists);
+    const Scratch dq_partials(
+        groups.whole_lists ? 0 : dq_partials_bytes<Kernels>(args.shape, groups.count, rows));
+    args.dq_partials = groups.whole_lists ? nullptr : dq_partials.as<Acc<T>>();
+    run_tasks(plan_keys(args.shape, args.lists, groups, num_threads()), is_small(args.shape, args.lists),
+              Kernels::backward_scratch_bytes(args.shape, longest_list(args.shape, args.lists),
+                                              groups.sums_groups()),
+              [&](const KeyTask& task, std::byte* scratch) { Kernels::backward_keys(args, task, scratch); });
+    if (!groups.whole_lists) {
+      run_tasks(plan_rows(args.shape, args.lists, num_threads()), false, 0,
+                [&](const RowTask& task, std::byte*) { Kernels::backward_queries(args, task); });
+    }
+  });
+  if (args.gates && args.dgates) dgates_of_tiny_gates(args);
 }
 
 }  // namespace moh

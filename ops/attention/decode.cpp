@@ -109,7 +109,7 @@ Tensor attention_decode(const Tensor& q, const Tensor& k_cache, const Tensor& v_
         CudaAttention<T>::decode(args, pairs);
       }
     } else if (shape.queries >= kManyDecodeQueries) {
-      attention_forward<Backend>(AttentionForward<T>{shape, rows, vq, vk, vv, gate_values, view_of<T>(out)});
+      attention_forward(AttentionForward<T>{shape, rows, vq, vk, vv, gate_values, view_of<T>(out)});
     } else {
       decode_in_parts<Backend>(AttentionDecode<T>{shape, rows, vq, vk, vv, gate_values, view_of<T>(out)});
     }

@@ -90,8 +90,9 @@ void decode_step(const AttentionDecode<T>& args, const List& list, std::int64_t 
   for (std::int64_t r = 0; r < list.rows; ++r) {
     const Range seen = in_block(s.seen[r], key);
     if (seen.size() <= 0) continue;
-    softmax_step<F>(s.scores + r * kKeyBlock, vecs_of<F>(seen), seen, top[r], s.sum + r * kLanes<F>,
-                    out + r * padded, padded);
+    F* const scores = s.scores + r * kKeyBlock;
+    softmax_step(scores, F(1), vecs_of<F>(seen), seen, top[r], s.sum + r * kLanes<F>, out + r * padded,
+                 padded, scores);
   }
   for (std::int64_t first = first_seen / kValueBlock * kValueBlock; first < keys; first += kValueBlock) {
     const std::int64_t next = key + kKeyBlock + first;

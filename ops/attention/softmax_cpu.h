@@ -46,11 +46,13 @@ template <class F>
 }
 
 /// One row's step of the online softmax over a key block, of which the row sees `seen`, at least one key, in
-/// `vecs`: scores become exponentials relative to the new maximum, zero for the other keys of `vecs`; sum and
-/// out are rescaled to the maximum.
-template <class F>
-[[gnu::always_inline]] inline void softmax_step(F* scores, VecRange vecs, const Range& seen, F& top, F* sum,
-                                                F* out, std::int64_t padded) {
+/// `vecs`: weights become exponentials of the scores relative to the new maximum, zero for the other keys of
+/// `vecs`; sum and out are rescaled to the maximum. Weights may be the scores, or be rounded to another type;
+/// scores are then multiplied by `factor` first, which must be positive.
+template <class F, class W>
+[[gnu::always_inline]] inline void softmax_step(F* scores, F factor, VecRange vecs, const Range& seen, F& top,
+                                                F* sum, F* out, std::int64_t padded, W* weights) {
+  constexpr bool kScales = !std::is_same_v<F, W>;
   constexpr F kInfinity = std::numeric_limits<F>::infinity();
   if (seen.begin > vecs.begin * kLanes<F> || seen.end < vecs.end * kLanes<F>) {
     for (int j = vecs.begin; j < vecs.end; ++j) {
@@ -60,7 +62,7 @@ template <class F>
   Vec<F> largest = splat<F>(-kInfinity);
 #pragma GCC unroll 4
   for (int j = vecs.begin; j < vecs.end; ++j) largest = larger<F>(load(scores + j * kLanes<F>), largest);
-  const F block_top = max_lane<F>(largest);
+  const F block_top = kScales ? max_lane<F>(largest) * factor : max_lane<F>(largest);
   if (block_top > top) {
     const Vec<F> shrink = exp2_lanes<F>(splat<F>(top - block_top));
     top = block_top;
@@ -71,8 +73,9 @@ template <class F>
   Vec<F> total = load(sum);
 #pragma GCC unroll 4
   for (int j = vecs.begin; j < vecs.end; ++j) {
-    const Vec<F> e = exp2_lanes<F>(load(scores + j * kLanes<F>) - shift);
-    store(scores + j * kLanes<F>, e);
+    const Vec<F> score = load(scores + j * kLanes<F>);
+    const Vec<F> e = exp2_lanes<F>(kScales ? score * factor - shift : score - shift);
+    store_as<W>(weights + j * kLanes<F>, e);
     total += e;
   }
   store(sum, total);

@@ -62,7 +62,7 @@ struct PatchGemm {
 template <class Backend, class F>
 std::size_t task_bytes(const ConvShape& s, const PatchGemm<F>& sizes) {
   const std::size_t gemm =
-      MatmulKernels<Backend, F>::scratch_bytes(sizes.shape(s, sizes.pixels), sizes.pixels,
+      MatmulKernels<Backend, F>::scratch_bytes(sizes.shape(s, sizes.pixels), sizes.pixels, sizes.outputs,
                                                /*packs=*/false);
   return static_cast<std::size_t>(sizes.patch_elements() + sizes.output_elements()) * sizeof(F) +
          (gemm + 63) / 64 * 64;
@@ -78,8 +78,8 @@ void pack_weights(const ConvShape& s, const PatchGemm<F>& sizes, const F* w, F* 
   parallel_for(s.groups * panels * blocks, 1, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t i = begin; i < end; ++i) {
       const std::int64_t group = i / blocks / panels;
-      const PackedColumns<F> columns{0, sizes.outputs, 0, sizes.values,
-                                     packed + group * sizes.packed_elements()};
+      const PackedColumns columns{0, sizes.outputs, 0, sizes.values,
+                                  reinterpret_cast<std::byte*>(packed + group * sizes.packed_elements())};
       Kernels::pack(shape, w + group * sizes.outputs * sizes.values, columns,
                     i / blocks % panels * kGemmPanel, i % blocks * depth);
     }
@@ -128,7 +128,8 @@ void PatchGemmKernels<Backend, T>::run(const T* x, const Acc<T>* w, const T* b, 
       T* const to = y + begin * s.outputs + g * sizes.outputs;
       F* result = rounded;
       if constexpr (!kConverts) result = to;
-      const PackedColumns<F> columns{0, sizes.outputs, 0, sizes.values, packed + g * sizes.packed_elements()};
+      const PackedColumns columns{0, sizes.outputs, 0, sizes.values,
+                                  reinterpret_cast<std::byte*>(packed + g * sizes.packed_elements())};
       MatmulKernels<Backend, F>::multiply(shape, patches, nullptr, result, /*accumulate=*/false,
                                           {0, end - begin, 0, sizes.outputs, 0, sizes.values}, &columns,
                                           gemm);

@@ -6,12 +6,17 @@
 // Vec<F> is one register full of F; +, -, * and comparisons work lane by lane, and a * b + c becomes one
 // fused instruction where the processor has it.
 
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <iterator>
 #include <limits>
 #include <type_traits>
 #include <utility>
+
+#if defined(__AVX512BF16__)
+#include <immintrin.h>
+#endif
 
 #include "core/dtype.h"
 
@@ -43,6 +48,40 @@ struct VecOf {
 template <class F, int kCount = kLanes<F>>
 using Vec = typename VecOf<F, kCount>::type;
 
+/// Two neighbours along the summed axis of a product of matrices of bfloat16, which one lane of an
+/// instruction multiplies with two others and adds, in float32.
+struct Bf16Pair {
+  bfloat16 first, second;
+};
+template <int kCount>
+struct VecOf<Bf16Pair, kCount> {
+  typedef std::uint32_t type __attribute__((vector_size(kCount * sizeof(Bf16Pair))));
+};
+
+/// Whether products of bfloat16 are sums of pairs. Otherwise operands are upcast while they are packed.
+#if defined(__AVX512BF16__)
+constexpr bool kHasPairs = true;
+/// Instantiates a kernel template for the instruction set, of a file that is compiled for
+/// MOH_CPU_MATRIX_ISAS, too: those run no other kernels of their own.
+#define MOH_MATRIX_KERNELS(Kernels) template struct Kernels<cpu::MOH_ISA, bfloat16>;
+#else
+constexpr bool kHasPairs = false;
+#define MOH_MATRIX_KERNELS(Kernels)                \
+  template struct Kernels<cpu::MOH_ISA, float>;    \
+  template struct Kernels<cpu::MOH_ISA, bfloat16>; \
+  template struct Kernels<cpu::MOH_ISA, double>;
+#endif
+/// An operand's element of type T as products of matrices read it, packed.
+template <class T>
+using Factor =
+    std::conditional_t<!std::is_same_v<T, bfloat16>, T, std::conditional_t<kHasPairs, Bf16Pair, float>>;
+/// Elements along the summed axis in a factor F.
+template <class F>
+constexpr std::int64_t kTerms = std::is_same_v<F, Bf16Pair> ? 2 : 1;
+/// The type of sums of products of F.
+template <class F>
+using SumOf = std::conditional_t<std::is_same_v<F, Bf16Pair>, float, F>;
+
 /// The integer with the bits of F.
 template <class F>
 using BitsOf = std::conditional_t<sizeof(F) == 8, std::int64_t, std::int32_t>;
@@ -61,11 +100,30 @@ template <class F>
 }
 template <class F>
 [[gnu::always_inline]] inline void store(F* to, Vec<F> v) {
-  __builtin_memcpy(to, &v, sizeof v);
+  __builtin_memcpy(static_cast<void*>(to), &v, sizeof v);
 }
 template <class F>
 [[gnu::always_inline]] inline Vec<F> splat(F value) {
-  return value - Vec<F>{};  // x - 0 keeps every x, the sign of zero included
+  if constexpr (std::is_same_v<F, Bf16Pair>) {
+    return std::bit_cast<std::uint32_t>(value) - Vec<F>{};
+  } else {
+    return value - Vec<F>{};  // x - 0 keeps every x, the sign of zero included
+  }
+}
+
+/// sum + a * b, lane by lane; of pairs sum + a.second * b.second + a.first * b.first as VDPBF16PS computes
+/// it: rounded to nearest even, with subnormal numbers taken and returned as zero.
+template <class F>
+[[gnu::always_inline]] inline Vec<SumOf<F>> multiply_add(Vec<F> a, Vec<F> b, Vec<SumOf<F>> sum) {
+#if defined(__AVX512BF16__)
+  if constexpr (std::is_same_v<F, Bf16Pair>) {
+    return (Vec<float>)_mm512_dpbf16_ps((__m512)sum, (__m512bh)a, (__m512bh)b);
+  } else {
+    return sum + a * b;
+  }
+#else
+  return sum + a * b;
+#endif
 }
 
 /// Moves 16-bit numbers to the upper halves of 32-bit ones, zeros below: upcasts bfloat16 to float32.
@@ -88,14 +146,22 @@ template <class T>
     return load<T>(from);
   }
 }
-/// Stores as T, rounding as bfloat16's constructor does.
+/// Rounds to bfloat16 as its constructor does, but AVX512-BF16 rounds subnormal numbers to zero.
+[[gnu::always_inline]] inline Vec<std::uint16_t, kLanes<float>> to_bfloat16(Vec<float> v) {
+#if defined(__AVX512BF16__)
+  return (Vec<std::uint16_t, kLanes<float>>)_mm512_cvtneps_pbh((__m512)v);
+#else
+  const Vec<std::uint32_t> u = (Vec<std::uint32_t>)v;
+  const Vec<std::uint32_t> rounded = u + 0x7fffU + ((u >> 16) & 1U);
+  const Vec<std::uint32_t> bits = (v == v) ? rounded : (u | 0x00400000U);
+  return __builtin_convertvector(bits >> 16, Vec<std::uint16_t, kLanes<float>>);
+#endif
+}
+/// Stores as T, rounded as to_bfloat16() does.
 template <class T>
 [[gnu::always_inline]] inline void store_as(T* to, Vec<Acc<T>> v) {
   if constexpr (std::is_same_v<T, bfloat16>) {
-    const Vec<std::uint32_t> u = (Vec<std::uint32_t>)v;
-    const Vec<std::uint32_t> rounded = u + 0x7fffU + ((u >> 16) & 1U);
-    const Vec<std::uint32_t> bits = (v == v) ? rounded : (u | 0x00400000U);
-    const auto halves = __builtin_convertvector(bits >> 16, Vec<std::uint16_t, kLanes<float>>);
+    const auto halves = to_bfloat16(v);
     __builtin_memcpy(static_cast<void*>(to), &halves, sizeof halves);
   } else {
     store<T>(to, v);

@@ -72,18 +72,19 @@ struct ScatteredOut {
   void skip(std::ptrdiff_t columns) { column += columns; }
 };
 
-/// c[kRows, kVecs vectors] (+)= a[kRows, depth] * b[depth, kVecs vectors]; b_row is the row stride of b in
-/// elements. Terms are added in the order of k, whatever the tile; their sum is added to c, which is
-/// prefetched meanwhile.
+/// c[kRows, kVecs vectors] (+)= a[kRows, depth] * b[depth, kVecs vectors], with depth and the row stride
+/// b_row of b in factors F. Terms are added in the order of k, whatever the tile; their sum is added to c,
+/// which is prefetched meanwhile.
 template <class F, int kRows, int kVecs, bool kAccumulate, class Left, class Out>
 void multiply_tile(Left a, const F* b, std::ptrdiff_t b_row, std::int64_t depth, Out c) {
   constexpr int kN = kLanes<F>;
-  Vec<F> sum[kRows][kVecs];
+  using Sum = SumOf<F>;
+  Vec<Sum> sum[kRows][kVecs];
 #pragma GCC unroll 8
   for (int i = 0; i < kRows; ++i) {
 #pragma GCC unroll 4
     for (int j = 0; j < kVecs; ++j) {
-      sum[i][j] = Vec<F>{};
+      sum[i][j] = Vec<Sum>{};
       __builtin_prefetch(c.at(i) + j * kN, /*for writing*/ 1);
     }
   }
@@ -99,7 +100,7 @@ void multiply_tile(Left a, const F* b, std::ptrdiff_t b_row, std::int64_t depth,
     for (int i = 0; i < kRows; ++i) {
       const Vec<F> a_ik = splat<F>(a.at(i));
 #pragma GCC unroll 4
-      for (int j = 0; j < kVecs; ++j) sum[i][j] += a_ik * b_k[j];
+      for (int j = 0; j < kVecs; ++j) sum[i][j] = multiply_add<F>(a_ik, b_k[j], sum[i][j]);
     }
     a.next();
     b += b_row;
@@ -108,14 +109,14 @@ void multiply_tile(Left a, const F* b, std::ptrdiff_t b_row, std::int64_t depth,
   for (int i = 0; i < kRows; ++i) {
 #pragma GCC unroll 4
     for (int j = 0; j < kVecs; ++j) {
-      F* const to = c.at(i) + j * kN;
+      Sum* const to = c.at(i) + j * kN;
       store(to, kAccumulate ? load(to) + sum[i][j] : sum[i][j]);
     }
   }
 }
 
 /// multiply_tile() for any number of vectors, split into tiles of nearly equal width.
-template <class F, int kRows, bool kAccumulate, class Left = LeftFactor<F>, class Out = OutMatrix<F>>
+template <class F, int kRows, bool kAccumulate, class Left = LeftFactor<F>, class Out = OutMatrix<SumOf<F>>>
 void multiply_rows(std::type_identity_t<Left> a, const F* b, std::ptrdiff_t b_row, std::int64_t depth,
                    std::type_identity_t<Out> c, int vecs) {
   while (vecs > 0) {

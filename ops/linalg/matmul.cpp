@@ -58,6 +58,16 @@ T* data_of(const Operand& operand, const Tensor& matrix) {
   return matrix.data<T>() + operand.first_column;
 }
 
+/// The multiplication of operands with elements of type T, in tensors of their own or upcast copies.
+template <class T, class C>
+void gemm_on_cpu(const GemmShape& shape, const T* a, const T* b, C* c, bool accumulate) {
+  if (dry_run()) {
+    count_workspace(tiled_gemm_scratch_bytes<T, C>(shape), kCpu);
+  } else {
+    tiled_gemm(shape, a, b, c, accumulate);
+  }
+}
+
 void gemm_in_float32(const GemmShape& shape, const Operand& c, const Operand& a, const Operand& b,
                      bool accumulate) {
   const MemoryPurposeScope purpose(MemoryPurpose::kWorkspace);
@@ -67,13 +77,24 @@ void gemm_in_float32(const GemmShape& shape, const Operand& c, const Operand& a,
   const Tensor wide_c = out.dtype() == DType::kFloat32 ? out
                         : keeps_old                    ? out.to(DType::kFloat32)
                                                        : empty(out.shape(), DType::kFloat32);
-  if (dry_run()) {
-    count_workspace(tiled_gemm_scratch_bytes(shape), kCpu);
-  } else {
-    tiled_gemm<float>(shape, data_of<float>(a, wide_a), data_of<float>(b, wide_b), data_of<float>(c, wide_c),
-                      accumulate);
-  }
+  gemm_on_cpu(shape, data_of<float>(a, wide_a), data_of<float>(b, wide_b), data_of<float>(c, wide_c),
+              accumulate);
   if (out.dtype() != DType::kFloat32) out.copy_from(wide_c);
+}
+
+/// Two bfloat16 operands are multiplied as they are, any other pair in float32.
+bool is_narrow(const Operand& a, const Operand& b) {
+  return a.matrix.dtype() == DType::kBFloat16 && b.matrix.dtype() == DType::kBFloat16;
+}
+
+void gemm_of_bfloat16(const GemmShape& shape, const Operand& c, const Operand& a, const Operand& b,
+                      bool accumulate) {
+  const auto *const left = data_of<bfloat16>(a, a.matrix), *const right = data_of<bfloat16>(b, b.matrix);
+  if (c.matrix.dtype() == DType::kFloat32) {
+    gemm_on_cpu(shape, left, right, data_of<float>(c, c.matrix), accumulate);
+  } else {
+    gemm_on_cpu(shape, left, right, data_of<bfloat16>(c, c.matrix), accumulate);
+  }
 }
 
 void run_on_device(const CudaGemm& gemm, const CudaGemmData& data) {
@@ -84,11 +105,10 @@ void run_on_device(const CudaGemm& gemm, const CudaGemmData& data) {
   cuda_gemm(gemm, data);
 }
 
-/// Two bfloat16 operands are multiplied as they are, any other pair in float32.
 void gemm_on_device(const GemmShape& s, const Operand& c, const Operand& a, const Operand& b, bool accumulate,
                     const MatmulExtra& extra) {
   const MemoryPurposeScope purpose(MemoryPurpose::kWorkspace);
-  const bool narrow = a.matrix.dtype() == DType::kBFloat16 && b.matrix.dtype() == DType::kBFloat16;
+  const bool narrow = is_narrow(a, b);
   const DType dtype = narrow ? DType::kBFloat16 : DType::kFloat32;
   const Tensor left = a.matrix.to(dtype), right = b.matrix.to(dtype);
   const Tensor& out = c.matrix;
@@ -148,9 +168,10 @@ bool multiply(const GemmShape& shape, const Operand& c, const Operand& a, const 
     return true;
   }
   if (c.matrix.dtype() == DType::kFloat64) {
-    if (dry_run()) return false;
-    tiled_gemm<double>(shape, data_of<double>(a, a.matrix), data_of<double>(b, b.matrix),
-                       data_of<double>(c, c.matrix), accumulate);
+    gemm_on_cpu(shape, data_of<double>(a, a.matrix), data_of<double>(b, b.matrix),
+                data_of<double>(c, c.matrix), accumulate);
+  } else if (is_narrow(a, b)) {
+    gemm_of_bfloat16(shape, c, a, b, accumulate);
   } else {
     gemm_in_float32(shape, c, a, b, accumulate);
   }

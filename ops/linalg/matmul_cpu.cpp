@@ -9,63 +9,81 @@ namespace {
 
 /// Wide slivers need no packed rows of a: those in place are read once for as many columns as a panel has.
 constexpr bool kPacksRows = kTileVecs < 4;
-/// Depth of a block: a narrow sliver takes half of L1, a wide one stays in L2; smaller for a transposed a,
-/// whose block is packed for all rows of a task. Constants, since the order of sums depends on them.
+/// Depth of a block in factors: a narrow sliver takes half of L1, a wide one stays in L2; smaller for a
+/// transposed a, whose block is packed for all rows of a task. Constants, since the order of sums depends on
+/// them.
 constexpr std::int64_t kDepth = kPacksRows ? 256 : 512, kTransposedDepth = 256;
 
 /// Rows of a task for which packing b would not pay.
 constexpr std::int64_t kFewRows = std::int64_t{2} * kTileRows;
 
-template <class F>
+/// Whether rows of a can be read in place: elements that are factors, and pairs that no row splits.
+template <class T>
+bool has_factors_in_place(const GemmShape& s) {
+  if (s.transpose_a || kPacksRows) return false;
+  if constexpr (kStep<T> == 2) return s.k % 2 == 0 && s.lda % 2 == 0;
+  return std::is_same_v<T, Factor<T>>;
+}
+
+template <class T, class C>
 struct GemmScratch {
+  using F = Factor<T>;
+  using Sum = SumOf<F>;
+  /// Whether sums are another matrix than c.
+  static constexpr bool kRounds = !std::is_same_v<C, Sum>;
+
   F* panel;   // [depth, kGemmPanel]
   F* left;    // packed tiles of a
-  F* edge;    // [kTileRows, kSliver]
-  F* turned;  // [rows, turned_row], the task's part of c before it is transposed
-  std::int64_t turned_row;
+  Sum* edge;  // [kTileRows, kSliver]
+  Sum* sums;  // [rows, sums_row], the task's part of c before it is transposed or rounded
+  std::int64_t sums_row;
 
-  void lay_out(Arena& arena, const GemmShape& s, std::int64_t depth, std::int64_t rows, bool packs) {
-    turned_row = (s.n + kGemmPanel - 1) / kGemmPanel * kGemmPanel;
-    turned = arena.take<F>(s.transpose_c ? rows * turned_row : 0);
-    panel = arena.take<F>(packs ? depth * kGemmPanel : 0);
+  void lay_out(Arena& arena, const GemmShape& s, std::int64_t depth, std::int64_t rows, std::int64_t columns,
+               bool packs) {
+    const std::int64_t factors = factors_in<F>(depth);
+    // Columns that are rounded as soon as they are summed take turns in the place of a panel.
+    const bool at_once = !s.transpose_c && s.k <= depth;
+    sums_row = at_once ? kGemmPanel : (columns + kGemmPanel - 1) / kGemmPanel * kGemmPanel;
+    sums = arena.take<Sum>(s.transpose_c || kRounds ? rows * sums_row : 0);
+    panel = arena.take<F>(packs ? factors * kGemmPanel : 0);
     left = arena.take<F>(
-        s.transpose_a || kPacksRows ? packed_tile<F>(depth) * round_up_to_tile(rows) / kTileRows : 0);
-    edge = arena.take<F>(kTileRows * kSliver<F>);
+        has_factors_in_place<T>(s) ? 0 : packed_tile<F>(factors) * round_up_to_tile(rows) / kTileRows);
+    edge = arena.take<Sum>(kTileRows * kSliver<F>);
   }
 };
 
-/// One cache line of several rows with a row stride of `row` elements.
-template <class F>
+/// One cache line of several rows with a row stride of `row` bytes.
 struct LineOfRows {
-  const F* first = nullptr;
+  const std::byte* first = nullptr;
   std::ptrdiff_t row = 0;
 };
 
-/// The cache lines that tiles prefetch while they multiply: each tile one line of as many rows as its depth.
-template <class F>
+/// The cache lines that tiles prefetch while they multiply: each tile one line of as many rows as its depth
+/// has factors; of pairs, those of even rows, then those of odd ones.
+template <class T>
 class FetchPlan {
  public:
   /// Rows of `columns` elements, the first at `corner`.
-  void add(const F* corner, std::ptrdiff_t row, std::int64_t columns) {
-    parts_[count_++] = {{corner, row}, (columns + kLine<F> - 1) / kLine<F>};
+  void add(const T* corner, std::ptrdiff_t row, std::int64_t columns) {
+    parts_[count_++] = {reinterpret_cast<const std::byte*>(corner), row * std::ptrdiff_t{sizeof(T)},
+                        (columns + kLine<T> - 1) / kLine<T> * kStep<T>, 0};
   }
   /// The lines that the next tile prefetches; none once all have been.
-  LineOfRows<F> take() {
+  LineOfRows take() {
     for (; part_ < count_; ++part_) {
       Part& part = parts_[part_];
-      if (part.lines == 0) continue;
-      const LineOfRows<F> taken = part.next;
-      part.next.first += kLine<F>;
-      --part.lines;
-      return taken;
+      if (part.taken == part.lines) continue;
+      const std::int64_t line = part.taken++;
+      return {part.corner + line / kStep<T> * kCacheLine + line % kStep<T> * part.row, kStep<T> * part.row};
     }
     return {};
   }
 
  private:
   struct Part {
-    LineOfRows<F> next;
-    std::int64_t lines;
+    const std::byte* corner;
+    std::ptrdiff_t row;
+    std::int64_t lines, taken;
   };
   Part parts_[2] = {};
   int count_ = 0, part_ = 0;
@@ -75,7 +93,7 @@ class FetchPlan {
 template <class Left, class F>
 struct FetchingLeft {
   Left left;
-  LineOfRows<F> ahead;
+  LineOfRows ahead;
 
   F at(int i) const { return left.at(i); }
   void next() {
@@ -85,7 +103,7 @@ struct FetchingLeft {
   }
 };
 
-/// Columns of b for a register tile: packed, or in place; `row` is the distance of elements of k.
+/// Columns of b for a register tile: packed, or in place; `row` is the distance of factors.
 template <class F>
 struct Sliver {
   const F* data;
@@ -97,7 +115,7 @@ struct Panel {
   const F* data;
   std::ptrdiff_t row;  // 0: packed in slivers
 
-  /// The sliver at `column`, of at most `columns` columns.
+  /// The sliver at `column`, of at most `columns` columns; `depth` in factors, as below.
   Sliver<F> sliver(std::int64_t column, std::int64_t columns, std::int64_t depth) const {
     if (row != 0) return {data + column, row};
     return {data + column * depth, sliver_row<F>(columns)};
@@ -116,14 +134,14 @@ struct TaskRows {
 /// strides of its loop on the stack.
 template <class F, int kRows, bool kAccumulate, class Left>
 [[gnu::noinline]] void multiply_sliver_rows(Left left, const Sliver<F>& sliver, std::int64_t depth,
-                                            OutMatrix<F> c, int vecs) {
+                                            OutMatrix<SumOf<F>> c, int vecs) {
   multiply_rows<F, kRows, kAccumulate, Left>(left, sliver.data, sliver.row, depth, c, vecs);
 }
 
 /// c[rows, vecs] (+)= left[rows, depth] sliver[depth, vecs] for a tile of kTileRows rows.
 template <class F, bool kAccumulate, class Left>
-void multiply_whole_tile(Left left, LineOfRows<F> ahead, const Sliver<F>& sliver, std::int64_t depth,
-                         OutMatrix<F> c, int vecs) {
+void multiply_whole_tile(Left left, LineOfRows ahead, const Sliver<F>& sliver, std::int64_t depth,
+                         OutMatrix<SumOf<F>> c, int vecs) {
   if (ahead.first) {
     multiply_sliver_rows<F, kTileRows, kAccumulate, FetchingLeft<Left, F>>({left, ahead}, sliver, depth, c,
                                                                            vecs);
@@ -134,8 +152,8 @@ void multiply_whole_tile(Left left, LineOfRows<F> ahead, const Sliver<F>& sliver
 
 /// multiply_whole_tile() for up to kTileRows rows.
 template <class F, bool kAccumulate>
-void multiply_tile_of(const TaskRows<F>& a, LineOfRows<F> ahead, const Sliver<F>& sliver, std::int64_t depth,
-                      std::int64_t rows, OutMatrix<F> c, int vecs) {
+void multiply_tile_of(const TaskRows<F>& a, LineOfRows ahead, const Sliver<F>& sliver, std::int64_t depth,
+                      std::int64_t rows, OutMatrix<SumOf<F>> c, int vecs) {
   if (rows == kTileRows && a.row == 0)
     return multiply_whole_tile<F, kAccumulate, PackedLeft<F>>({a.data}, ahead, sliver, depth, c, vecs);
   if (rows == kTileRows)
@@ -153,24 +171,25 @@ void multiply_tile_of(const TaskRows<F>& a, LineOfRows<F> ahead, const Sliver<F>
 /// multiply_tile_of() for columns that end inside a vector, through scratch.
 template <class F, bool kAccumulate>
 void multiply_edge(const TaskRows<F>& a, const Sliver<F>& sliver, std::int64_t depth, std::int64_t rows,
-                   std::int64_t columns, OutMatrix<F> c, F* edge) {
+                   std::int64_t columns, OutMatrix<SumOf<F>> c, SumOf<F>* edge) {
+  using Sum = SumOf<F>;
   for (std::int64_t i = 0; kAccumulate && i < rows; ++i)
-    gather_row<F>(c.at(static_cast<int>(i)), F(1), edge + i * kSliver<F>, columns);
+    gather_row<Sum>(c.at(static_cast<int>(i)), Sum(1), edge + i * kSliver<F>, columns);
   multiply_tile_of<F, kAccumulate>(a, {}, sliver, depth, rows, {edge, kSliver<F>},
                                    static_cast<int>(round_up_to_lanes<F>(columns) / kLanes<F>));
   for (std::int64_t i = 0; i < rows; ++i)
-    store_row<F>(edge + i * kSliver<F>, F(1), c.at(static_cast<int>(i)), columns);
+    store_row<Sum>(edge + i * kSliver<F>, Sum(1), c.at(static_cast<int>(i)), columns);
 }
 
 /// c[rows, columns] (+)= a[rows, depth] sliver[depth, columns].
-template <class F, bool kAccumulate>
+template <class F, bool kAccumulate, class Plan>
 void multiply_sliver(TaskRows<F> a, const Sliver<F>& sliver, std::int64_t depth, std::int64_t rows,
-                     std::int64_t columns, OutMatrix<F> c, F* edge, FetchPlan<F>& plan) {
+                     std::int64_t columns, OutMatrix<SumOf<F>> c, SumOf<F>* edge, Plan& plan) {
   const bool whole = columns % kLanes<F> == 0;
   for (std::int64_t i = 0; i < rows; i += kTileRows) {
     const std::int64_t count = min_of(kTileRows, rows - i);
     if (whole) {
-      const LineOfRows<F> ahead = count == kTileRows ? plan.take() : LineOfRows<F>{};
+      const LineOfRows ahead = count == kTileRows ? plan.take() : LineOfRows{};
       multiply_tile_of<F, kAccumulate>(a, ahead, sliver, depth, count, c,
                                        static_cast<int>(columns / kLanes<F>));
     } else {
@@ -182,14 +201,14 @@ void multiply_sliver(TaskRows<F> a, const Sliver<F>& sliver, std::int64_t depth,
 }
 
 /// multiply_sliver() for a panel.
-template <class F>
+template <class F, class Plan>
 void multiply_panel(const TaskRows<F>& a, const Panel<F>& panel, std::int64_t depth, std::int64_t rows,
-                    std::int64_t columns, bool accumulate, const OutMatrix<F>& c, F* edge,
-                    FetchPlan<F> plan) {
+                    std::int64_t columns, bool accumulate, const OutMatrix<SumOf<F>>& c, SumOf<F>* edge,
+                    Plan plan) {
   for (std::int64_t column = 0; column < columns; column += kSliver<F>) {
     const std::int64_t count = min_of(kSliver<F>, columns - column);
     const Sliver<F> sliver = panel.sliver(column, columns - column, depth);
-    const OutMatrix<F> out{c.data + column, c.row};
+    const OutMatrix<SumOf<F>> out{c.data + column, c.row};
     if (accumulate) {
       multiply_sliver<F, true>(a, sliver, depth, rows, count, out, edge, plan);
     } else {
@@ -204,13 +223,13 @@ struct PanelPlace {
 };
 /// The operands that the task packs after this panel (b only if the task packs it): rows that are far apart.
 /// Hardware prefetchers handle operands that are packed along their rows.
-template <class F>
-FetchPlan<F> packed_next(const GemmShape& s, const F* a, const F* b, const GemmTask& task,
+template <class T>
+FetchPlan<T> packed_next(const GemmShape& s, const T* a, const T* b, const GemmTask& task,
                          const PanelPlace& place, bool packs) {
   const bool last = place.column + kGemmPanel >= task.column_end;
   const std::int64_t k = last ? place.k + place.depth : place.k;
   const std::int64_t column = last ? task.column_begin : place.column + kGemmPanel;
-  FetchPlan<F> plan;
+  FetchPlan<T> plan;
   if (k >= task.k_end) return plan;
   if (packs && !s.transpose_b)
     plan.add(b + k * s.ldb + column, s.ldb, min_of(kGemmPanel, task.column_end - column));
@@ -219,87 +238,133 @@ FetchPlan<F> packed_next(const GemmShape& s, const F* a, const F* b, const GemmT
 }
 
 /// Elements [k, k + depth) of the task's rows, packed into `packed` or in place.
-template <class F>
-TaskRows<F> rows_of_task(const GemmShape& s, const F* a, const GemmTask& task, std::int64_t k,
-                         std::int64_t depth, F* packed) {
+template <class T>
+TaskRows<Factor<T>> rows_of_task(const GemmShape& s, const T* a, const GemmTask& task, std::int64_t k,
+                                 std::int64_t depth, Factor<T>* packed) {
+  using F = Factor<T>;
   const std::int64_t rows = task.row_end - task.row_begin;
+  const bool pays = !kPacksRows || task.column_end - task.column_begin > kGemmPanel;
   if (s.transpose_a) {
     copy_tiles(s, a, task.row_begin, rows, k, depth, packed);
-  } else if (kPacksRows && task.column_end - task.column_begin > kGemmPanel) {
-    pack_tiles(s, a, task.row_begin, rows, k, depth, packed);
+  } else if (has_factors_in_place<T>(s) || (std::is_same_v<T, F> && !pays)) {
+    return {reinterpret_cast<const F*>(a + task.row_begin * s.lda + k), kTileRows * s.lda / kStep<T>,
+            s.lda / kStep<T>};
   } else {
-    return {a + task.row_begin * s.lda + k, kTileRows * s.lda, s.lda};
+    pack_tiles(s, a, task.row_begin, rows, k, depth, packed);
   }
-  return {packed, packed_tile<F>(depth), 0};
+  return {packed, packed_tile<F>(factors_in<F>(depth)), 0};
+}
+
+/// sums = the task's part of c, upcast.
+template <class C>
+void load_sums(const GemmShape& s, const C* c, const GemmTask& task, Acc<C>* sums, std::int64_t sums_row) {
+  const std::int64_t rows = task.row_end - task.row_begin, columns = task.column_end - task.column_begin;
+  if (s.transpose_c)
+    return load_transposed(c + task.column_begin * s.ldc + task.row_begin, s.ldc, rows, columns, sums,
+                           sums_row);
+  for (std::int64_t i = 0; i < rows; ++i) {
+    gather_row<C>(c + (task.row_begin + i) * s.ldc + task.column_begin, Acc<C>(1), sums + i * sums_row,
+                  columns);
+  }
+}
+/// The task's part of c = sums, rounded.
+template <class C>
+void store_sums(const GemmShape& s, const Acc<C>* sums, std::int64_t sums_row, const GemmTask& task, C* c) {
+  const std::int64_t rows = task.row_end - task.row_begin, columns = task.column_end - task.column_begin;
+  if (s.transpose_c)
+    return store_transposed(sums, sums_row, rows, columns, c + task.column_begin * s.ldc + task.row_begin,
+                            s.ldc);
+  for (std::int64_t i = 0; i < rows; ++i)
+    store_row<C>(sums + i * sums_row, Acc<C>(1), c + (task.row_begin + i) * s.ldc + task.column_begin,
+                 columns);
+}
+
+/// A packed panel: elements from k on of the columns from `column` on.
+template <class T>
+Factor<T>* packed_panel(const PackedColumns& columns, std::int64_t column, std::int64_t k) {
+  using F = Factor<T>;
+  return reinterpret_cast<F*>(columns.packed) +
+         (column - columns.column_begin) * factors_in<F>(columns.k_end - columns.k_begin) +
+         factors_in<F>(k - columns.k_begin) * kGemmPanel;
 }
 
 }  // namespace
 
-template <class Backend, class T>
-std::int64_t MatmulKernels<Backend, T>::depth_of_block(const GemmShape& s) {
-  const std::int64_t most = s.transpose_a ? kTransposedDepth : kDepth, blocks = (s.k + most - 1) / most;
-  return (s.k + blocks - 1) / blocks;
+template <class Backend, class T, class C>
+std::int64_t MatmulKernels<Backend, T, C>::depth_of_block(const GemmShape& s) {
+  const std::int64_t most = kStep<T> * (s.transpose_a ? kTransposedDepth : kDepth),
+                     blocks = (s.k + most - 1) / most;
+  return factors_in<Factor<T>>((s.k + blocks - 1) / blocks) * kStep<T>;
 }
 
-template <class Backend, class T>
-bool MatmulKernels<Backend, T>::packs_rows() {
-  return kPacksRows;
+template <class Backend, class T, class C>
+bool MatmulKernels<Backend, T, C>::packs_rows(const GemmShape& s) {
+  return !has_factors_in_place<T>(s);
 }
 
-template <class Backend, class T>
-void MatmulKernels<Backend, T>::pack(const GemmShape& s, const T* b, const PackedColumns<T>& to,
-                                     std::int64_t column, std::int64_t k) {
+template <class Backend, class T, class C>
+std::int64_t MatmulKernels<Backend, T, C>::packed_bytes(std::int64_t depth) {
+  return factors_in<Factor<T>>(depth) * static_cast<std::int64_t>(sizeof(Factor<T>));
+}
+
+template <class Backend, class T, class C>
+void MatmulKernels<Backend, T, C>::pack(const GemmShape& s, const T* b, const PackedColumns& to,
+                                        std::int64_t column, std::int64_t k) {
   pack_panel(s, b, column, min_of(kGemmPanel, to.column_end - column), k,
-             min_of(depth_of_block(s), to.k_end - k), to.panel(column) + (k - to.k_begin) * kGemmPanel);
+             min_of(depth_of_block(s), to.k_end - k), packed_panel<T>(to, column, k));
 }
 
-template <class Backend, class T>
-std::size_t MatmulKernels<Backend, T>::scratch_bytes(const GemmShape& shape, std::int64_t rows, bool packs) {
+template <class Backend, class T, class C>
+std::size_t MatmulKernels<Backend, T, C>::scratch_bytes(const GemmShape& shape, std::int64_t rows,
+                                                        std::int64_t columns, bool packs) {
   Arena arena(nullptr);
-  GemmScratch<T>().lay_out(arena, shape, depth_of_block(shape), rows, packs);
+  GemmScratch<T, C>().lay_out(arena, shape, depth_of_block(shape), rows, columns, packs);
   return arena.used_bytes();
 }
 
-template <class Backend, class T>
-void MatmulKernels<Backend, T>::multiply(const GemmShape& s, const T* a, const T* b, T* c, bool accumulate,
-                                         const GemmTask& task, const PackedColumns<T>* packed,
-                                         std::byte* scratch) {
-  const std::int64_t rows = task.row_end - task.row_begin, most = depth_of_block(s);
-  const bool in_place = !s.transpose_b && rows <= kFewRows;
-  GemmScratch<T> own;
+template <class Backend, class T, class C>
+void MatmulKernels<Backend, T, C>::multiply(const GemmShape& s, const T* a, const T* b, C* c, bool accumulate,
+                                            const GemmTask& task, const PackedColumns* packed,
+                                            std::byte* scratch) {
+  using F = Factor<T>;
+  using Sum = SumOf<F>;
+  const std::int64_t rows = task.row_end - task.row_begin, columns = task.column_end - task.column_begin,
+                     most = depth_of_block(s);
+  const bool in_place = std::is_same_v<T, F> && !s.transpose_b && rows <= kFewRows;
+  GemmScratch<T, C> own;
   Arena arena(scratch);
-  own.lay_out(arena, s, most, rows, packed == nullptr);
+  own.lay_out(arena, s, most, rows, columns, packed == nullptr);
+  const bool has_sums = s.transpose_c || own.kRounds, at_once = has_sums && own.sums_row < columns;
   // Sums go on where those of the depths before ended, transposed or not: the order of an element's sum is
   // one.
-  const std::int64_t columns = task.column_end - task.column_begin;
-  T* const out_turned = s.transpose_c ? c + task.column_begin * s.ldc + task.row_begin : nullptr;
-  if (s.transpose_c && (accumulate || task.k_begin > 0))
-    load_transposed(out_turned, s.ldc, rows, columns, own.turned, own.turned_row);
+  if (has_sums && !at_once && (accumulate || task.k_begin > 0)) load_sums(s, c, task, own.sums, own.sums_row);
   for (std::int64_t k = task.k_begin; k < task.k_end; k += most) {
     const std::int64_t depth = min_of(most, task.k_end - k);
-    const TaskRows<T> left = rows_of_task(s, a, task, k, depth, own.left);
+    const TaskRows<F> left = rows_of_task(s, a, task, k, depth, own.left);
     for (std::int64_t column = task.column_begin; column < task.column_end; column += kGemmPanel) {
       const std::int64_t count = min_of(kGemmPanel, task.column_end - column);
-      Panel<T> panel{own.panel, 0};
+      Panel<F> panel{own.panel, 0};
       if (packed) {
-        panel.data = packed->panel(column) + (k - packed->k_begin) * kGemmPanel;
-      } else if (in_place && count % kLanes<T> == 0) {
-        panel = {b + k * s.ldb + column, s.ldb};
+        panel.data = packed_panel<T>(*packed, column, k);
+      } else if (in_place && count % kLanes<F> == 0) {
+        panel = {reinterpret_cast<const F*>(b + k * s.ldb + column), s.ldb};
       } else {
         pack_panel(s, b, column, count, k, depth, own.panel);
       }
-      const OutMatrix<T> out = s.transpose_c
-                                   ? OutMatrix<T>{own.turned + (column - task.column_begin), own.turned_row}
-                                   : OutMatrix<T>{c + task.row_begin * s.ldc + column, s.ldc};
-      const FetchPlan<T> plan = packed_next(s, a, b, task, {k, depth, column}, packed == nullptr);
-      multiply_panel(left, panel, depth, rows, count, /*accumulate=*/accumulate || k > 0, out, own.edge,
-                     plan);
+      const GemmTask part{task.row_begin, task.row_end, column, column + count, task.k_begin, task.k_end};
+      if (at_once && accumulate) load_sums(s, c, part, own.sums, own.sums_row);
+      const OutMatrix<Sum> out{has_sums ? own.sums + (at_once ? 0 : column - task.column_begin)
+                                        : reinterpret_cast<Sum*>(c) + task.row_begin * s.ldc + column,
+                               has_sums ? own.sums_row : s.ldc};
+      multiply_panel(left, panel, factors_in<F>(depth), rows, count, /*accumulate=*/accumulate || k > 0, out,
+                     own.edge, packed_next(s, a, b, task, {k, depth, column}, packed == nullptr));
+      if (at_once) store_sums(s, own.sums, own.sums_row, part, c);
     }
   }
-  if (s.transpose_c) store_transposed(own.turned, own.turned_row, rows, columns, out_turned, s.ldc);
+  if (has_sums && !at_once) store_sums(s, own.sums, own.sums_row, task, c);
 }
 
-template struct MatmulKernels<cpu::MOH_ISA, float>;
-template struct MatmulKernels<cpu::MOH_ISA, double>;
+MOH_MATRIX_KERNELS(MatmulKernels)
+template struct MatmulKernels<cpu::MOH_ISA, bfloat16, float>;
 
 }  // namespace moh

@@ -28,35 +28,38 @@ struct GemmTask {
 };
 /// The part of op(b) in columns [column_begin, column_end) and elements [k_begin, k_end) of k, packed in
 /// panels, the first at `packed`.
-template <class T>
 struct PackedColumns {
   std::int64_t column_begin, column_end, k_begin, k_end;
-  T* packed;
-
-  /// Element k_begin of the panel that begins at `column`.
-  T* panel(std::int64_t column) const { return packed + (column - column_begin) * (k_end - k_begin); }
+  std::byte* packed;
 };
 
-/// Matrix multiplication of float and double in register tiles. Each element of c is summed in the order of
-/// k, in blocks of a fixed depth, so its bits do not depend on the division into tasks.
-template <class Backend, class T>
+/// Matrix multiplication in register tiles: of float and double, and of bfloat16 into C = float or bfloat16.
+/// Each element of c is summed in the order of k, in blocks of a fixed depth, so its bits do not depend on
+/// the division into tasks; it is rounded to bfloat16 once.
+template <class Backend, class T, class C = T>
 struct MatmulKernels {
   /// Elements of k in a block; the last block may have fewer.
   static std::int64_t depth_of_block(const GemmShape& shape);
   /// Whether rows of a that is not transposed are packed, too, by each task.
-  static bool packs_rows();
+  static bool packs_rows(const GemmShape& shape);
+  /// Whether a task must have all of k.
+  static constexpr bool kNeedsAllOfK = sizeof(C) < sizeof(float);
+  /// Bytes of elements [0, depth) of k, packed, of a row or column.
+  static std::int64_t packed_bytes(std::int64_t depth);
   /// Packs elements [k, k + depth_of_block) of the columns [column, column + kGemmPanel) of op(b), as far as
   /// `to` has them.
-  static void pack(const GemmShape& shape, const T* b, const PackedColumns<T>& to, std::int64_t column,
+  static void pack(const GemmShape& shape, const T* b, const PackedColumns& to, std::int64_t column,
                    std::int64_t k);
 
-  /// Bytes of scratch of a task of at most `rows` rows; `packs`: the task packs columns of b itself.
-  static std::size_t scratch_bytes(const GemmShape& shape, std::int64_t rows, bool packs);
+  /// Bytes of scratch of a task of at most `rows` rows and `columns` columns; `packs`: the task packs columns
+  /// of b itself.
+  static std::size_t scratch_bytes(const GemmShape& shape, std::int64_t rows, std::int64_t columns,
+                                   bool packs);
   /// The task's part of c = op(a) op(b), or of c += op(a) op(b). Columns of b are read from `packed`, which
   /// contains those of the task, or, if null, are packed by the task: better if a task has all rows. Scratch
   /// is aligned to 64 bytes.
-  static void multiply(const GemmShape& shape, const T* a, const T* b, T* c, bool accumulate,
-                       const GemmTask& task, const PackedColumns<T>* packed, std::byte* scratch);
+  static void multiply(const GemmShape& shape, const T* a, const T* b, C* c, bool accumulate,
+                       const GemmTask& task, const PackedColumns* packed, std::byte* scratch);
 };
 
 }  // namespace moh

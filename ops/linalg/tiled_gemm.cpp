@@ -83,44 +83,57 @@ GemmParts best_parts(std::int64_t m, std::int64_t columns, std::int64_t most_row
 }
 
 /// Rows whose block of the depth takes half of the second-level cache.
-template <class Kernels, class T>
+template <class Kernels>
 std::int64_t rows_in_cache(const GemmShape& s) {
-  const auto row = Kernels::depth_of_block(s) * static_cast<std::int64_t>(sizeof(T));
-  const std::int64_t rows = l2_cache_bytes() / 2 / row;
+  const std::int64_t rows = l2_cache_bytes() / 2 / Kernels::packed_bytes(Kernels::depth_of_block(s));
   return std::max<std::int64_t>(rows / kGemmTile, 1) * kGemmTile;
 }
 
 /// The division of c for multiply_apart. The packed rows of a task stay in its caches.
-template <class Kernels, class T>
+template <class Kernels>
 GemmParts parts_apart(const GemmShape& s) {
   if (is_serial(s)) return {1, 1};
   constexpr std::int64_t kPackTransposed = 24, kPack = 8;
-  const std::int64_t row = s.transpose_a ? kPackTransposed : Kernels::packs_rows() ? kPack : 0;
+  const std::int64_t row = s.transpose_a ? kPackTransposed : Kernels::packs_rows(s) ? kPack : 0;
   const std::int64_t column = s.transpose_b ? kPackTransposed : kPack;
-  return best_parts(s.m, s.n, rows_in_cache<Kernels, T>(s), {row, column});
+  return best_parts(s.m, s.n, rows_in_cache<Kernels>(s), {row, column});
 }
 
 /// The division of `columns` columns of c for multiply_together. A block of a and a panel of b stay in L2
 /// together.
-template <class Kernels, class T>
+template <class Kernels>
 GemmParts parts_together(const GemmShape& s, std::int64_t columns) {
   constexpr std::int64_t kPack = 8, kReadPanel = 8;
-  return best_parts(s.m, columns, rows_in_cache<Kernels, T>(s),
-                    {Kernels::packs_rows() ? kPack : 0, kReadPanel});
+  return best_parts(s.m, columns, rows_in_cache<Kernels>(s),
+                    {Kernels::packs_rows(s) ? kPack : 0, kReadPanel});
 }
 
-/// How much of b multiply_together packs at a time: blocks of the depth of as many columns as fit.
+/// How much of b multiply_together packs at a time: blocks of the depth of as many columns as fit, or all of
+/// k.
 struct PackedExtent {
   std::int64_t columns, depth;
 };
-template <class Kernels, class T>
+template <class Kernels>
 PackedExtent packed_extent(const GemmShape& s) {
-  constexpr std::int64_t kElements = (4 << 20) / sizeof(T);
-  const std::int64_t block = Kernels::depth_of_block(s), all = num_chunks(s.n, kGemmPanel) * kGemmPanel;
-  const std::int64_t fitting = std::max(kGemmPanel, kElements / block / kGemmPanel * kGemmPanel);
+  constexpr std::int64_t kBytes = 4 << 20;
+  const std::int64_t block = Kernels::kNeedsAllOfK ? s.k : Kernels::depth_of_block(s),
+                     all = num_chunks(s.n, kGemmPanel) * kGemmPanel;
+  const std::int64_t fitting =
+      std::max(kGemmPanel, kBytes / Kernels::packed_bytes(block) / kGemmPanel * kGemmPanel);
   const std::int64_t columns = std::min(all, fitting);
-  const std::int64_t blocks = std::max<std::int64_t>(kElements / (columns * block), 1);
+  const std::int64_t blocks = std::max<std::int64_t>(kBytes / (columns * Kernels::packed_bytes(block)), 1);
   return {columns, std::min(s.k, blocks * block)};
+}
+template <class Kernels>
+std::size_t packed_bytes(const PackedExtent& extent) {
+  return static_cast<std::size_t>(extent.columns * Kernels::packed_bytes(extent.depth));
+}
+
+/// Bytes of scratch of a task of the largest part.
+template <class Kernels>
+std::size_t task_bytes(const GemmShape& s, std::int64_t columns, const GemmParts& parts, bool packs) {
+  return Kernels::scratch_bytes(s, most_in_part(s.m, kGemmTile, parts.rows),
+                                most_in_part(columns, kGemmPanel, parts.columns), packs);
 }
 
 /// Rows of c from which on it pays that all threads pack b together.
@@ -132,31 +145,30 @@ bool works_apart(const GemmShape& s) {
 }
 
 /// Matrix multiplication whose tasks pack their operands themselves.
-template <class Kernels, class T>
-void multiply_apart(const GemmShape& s, const T* a, const T* b, T* c, bool accumulate) {
-  const GemmParts parts = parts_apart<Kernels, T>(s);
+template <class Kernels, class T, class C>
+void multiply_apart(const GemmShape& s, const T* a, const T* b, C* c, bool accumulate) {
+  const GemmParts parts = parts_apart<Kernels>(s);
   run_tasks(gemm_tasks(s.m, {0, s.n, 0, s.k}, parts), is_serial(s),
-            Kernels::scratch_bytes(s, most_in_part(s.m, kGemmTile, parts.rows), /*packs=*/true),
+            task_bytes<Kernels>(s, s.n, parts, /*packs=*/true),
             [&](const GemmTask& task, std::byte* scratch) {
               Kernels::multiply(s, a, b, c, accumulate, task, nullptr, scratch);
             });
 }
 
 /// Matrix multiplication for many rows of a: all threads pack a range of b, then all multiply it.
-template <class Kernels, class T>
-void multiply_together(const GemmShape& s, const T* a, const T* b, T* c, bool accumulate) {
-  const PackedExtent extent = packed_extent<Kernels, T>(s);
+template <class Kernels, class T, class C>
+void multiply_together(const GemmShape& s, const T* a, const T* b, C* c, bool accumulate) {
+  const PackedExtent extent = packed_extent<Kernels>(s);
   const std::int64_t depth = Kernels::depth_of_block(s);
-  const Scratch packed(static_cast<std::size_t>(extent.columns * extent.depth) * sizeof(T));
+  const Scratch packed(packed_bytes<Kernels>(extent));
   for (std::int64_t column = 0; column < s.n; column += extent.columns) {
     const std::int64_t column_end = std::min(s.n, column + extent.columns);
     const std::int64_t panels = num_chunks(column_end - column, kGemmPanel);
-    const GemmParts parts = parts_together<Kernels, T>(s, column_end - column);
-    const std::size_t scratch =
-        Kernels::scratch_bytes(s, most_in_part(s.m, kGemmTile, parts.rows), /*packs=*/false);
+    const GemmParts parts = parts_together<Kernels>(s, column_end - column);
+    const std::size_t scratch = task_bytes<Kernels>(s, column_end - column, parts, /*packs=*/false);
     for (std::int64_t k = 0; k < s.k; k += extent.depth) {
       const std::int64_t k_end = std::min(s.k, k + extent.depth), blocks = num_chunks(k_end - k, depth);
-      const PackedColumns<T> columns{column, column_end, k, k_end, packed.as<T>()};
+      const PackedColumns columns{column, column_end, k, k_end, packed.as<std::byte>()};
       parallel_for(panels * blocks, 1, [&](std::int64_t first, std::int64_t last) {
         for (std::int64_t i = first; i < last; ++i)
           Kernels::pack(s, b, columns, column + i / blocks * kGemmPanel, k + i % blocks * depth);
@@ -169,6 +181,13 @@ void multiply_together(const GemmShape& s, const T* a, const T* b, T* c, bool ac
   }
 }
 
+/// Calls fn.template operator()<Kernels>() with the kernels of the current instruction set.
+template <class T, class C, class Fn>
+decltype(auto) visit_gemm_kernels(const Fn& fn) {
+  return visit_isa_for<T>(
+      [&]<class Backend>() { return fn.template operator()<MatmulKernels<Backend, T, C>>(); });
+}
+
 /// A task of one matrix multiplication of a batch.
 struct BatchTask {
   std::int64_t index;
@@ -177,9 +196,9 @@ struct BatchTask {
 
 /// The division of each multiplication of a batch: by columns, where there are more threads than
 /// multiplications; rows only as far as their packed block should stay in L2.
-template <class Kernels, class T>
+template <class Kernels>
 GemmParts parts_in_batch(const GemmShape& s, std::int64_t count) {
-  return {num_chunks(s.m, rows_in_cache<Kernels, T>(s)),
+  return {num_chunks(s.m, rows_in_cache<Kernels>(s)),
           std::min(num_chunks(s.n, kGemmPanel), num_chunks(std::int64_t{2} * num_threads(), count))};
 }
 
@@ -196,11 +215,10 @@ GemmShape turned(const GemmShape& s) {
 
 }  // namespace
 
-template <class T>
-void tiled_gemm(const GemmShape& s, const T* a, const T* b, T* c, bool accumulate) {
-  if (is_better_turned(s)) return tiled_gemm<T>(turned(s), b, a, c, accumulate);
-  visit_cpu_isa([&]<class Backend>() {
-    using Kernels = MatmulKernels<Backend, T>;
+template <class T, class C>
+void tiled_gemm(const GemmShape& s, const T* a, const T* b, C* c, bool accumulate) {
+  if (is_better_turned(s)) return tiled_gemm<T, C>(turned(s), b, a, c, accumulate);
+  visit_gemm_kernels<T, C>([&]<class Kernels>() {
     if (works_apart(s)) {
       multiply_apart<Kernels>(s, a, b, c, accumulate);
     } else {
@@ -209,34 +227,29 @@ void tiled_gemm(const GemmShape& s, const T* a, const T* b, T* c, bool accumulat
   });
 }
 
+template <class T, class C>
 std::size_t tiled_gemm_scratch_bytes(const GemmShape& shape) {
   const GemmShape s = is_better_turned(shape) ? turned(shape) : shape;
-  const bool apart = works_apart(s);
-  std::size_t bytes = 0;
-  visit_cpu_isa([&]<class Backend>() {
-    using Kernels = MatmulKernels<Backend, float>;
-    const PackedExtent extent = packed_extent<Kernels, float>(s);
-    const GemmParts parts = apart ? parts_apart<Kernels, float>(s)
-                                  : parts_together<Kernels, float>(s, std::min(s.n, extent.columns));
-    const std::int64_t rows = most_in_part(s.m, kGemmTile, parts.rows);
-    bytes = Kernels::scratch_bytes(s, rows, /*packs=*/apart) * static_cast<std::size_t>(num_threads());
-    if (!apart) bytes += static_cast<std::size_t>(extent.columns * extent.depth) * sizeof(float);
+  const auto threads = static_cast<std::size_t>(num_threads());
+  return visit_gemm_kernels<T, C>([&]<class Kernels>() {
+    if (works_apart(s)) return threads * task_bytes<Kernels>(s, s.n, parts_apart<Kernels>(s), /*packs=*/true);
+    const PackedExtent extent = packed_extent<Kernels>(s);
+    const std::int64_t columns = std::min(s.n, extent.columns);
+    return packed_bytes<Kernels>(extent) +
+           threads * task_bytes<Kernels>(s, columns, parts_together<Kernels>(s, columns), /*packs=*/false);
   });
-  return bytes;
 }
 
 template <class T>
 void tiled_gemm_batch(const GemmShape& s, const GemmBatch& batch, const T* a, const T* b, T* c,
                       bool accumulate) {
-  visit_cpu_isa([&]<class Backend>() {
-    using Kernels = MatmulKernels<Backend, T>;
-    const GemmParts parts = parts_in_batch<Kernels, T>(s, batch.count);
+  visit_gemm_kernels<T, T>([&]<class Kernels>() {
+    const GemmParts parts = parts_in_batch<Kernels>(s, batch.count);
     std::vector<BatchTask> tasks;
     for (std::int64_t i = 0; i < batch.count; ++i) {
       for (const GemmTask& task : gemm_tasks(s.m, {0, s.n, 0, s.k}, parts)) tasks.push_back({i, task});
     }
-    run_tasks(tasks, /*serial=*/false,
-              Kernels::scratch_bytes(s, most_in_part(s.m, kGemmTile, parts.rows), /*packs=*/true),
+    run_tasks(tasks, /*serial=*/false, task_bytes<Kernels>(s, s.n, parts, /*packs=*/true),
               [&](const BatchTask& each, std::byte* scratch) {
                 Kernels::multiply(s, a + each.index * batch.steps.a, b + each.index * batch.steps.b,
                                   c + each.index * batch.steps.c, accumulate, each.task, nullptr, scratch);
@@ -245,19 +258,21 @@ void tiled_gemm_batch(const GemmShape& s, const GemmBatch& batch, const T* a, co
 }
 
 std::size_t tiled_gemm_batch_scratch_bytes(const GemmShape& s, const GemmBatch& batch) {
-  std::size_t bytes = 0;
-  visit_cpu_isa([&]<class Backend>() {
-    using Kernels = MatmulKernels<Backend, float>;
-    const GemmParts parts = parts_in_batch<Kernels, float>(s, batch.count);
-    bytes = Kernels::scratch_bytes(s, most_in_part(s.m, kGemmTile, parts.rows), /*packs=*/true) *
-            static_cast<std::size_t>(num_threads());
+  return visit_gemm_kernels<float, float>([&]<class Kernels>() {
+    return task_bytes<Kernels>(s, s.n, parts_in_batch<Kernels>(s, batch.count), /*packs=*/true) *
+           static_cast<std::size_t>(num_threads());
   });
-  return bytes;
 }
 
-template void tiled_gemm_batch<float>(const GemmShape&, const GemmBatch&, const float*, const float*, float*,
-                                      bool);
-template void tiled_gemm<float>(const GemmShape&, const float*, const float*, float*, bool);
-template void tiled_gemm<double>(const GemmShape&, const double*, const double*, double*, bool);
+template void tiled_gemm_batch(const GemmShape&, const GemmBatch&, const float*, const float*, float*, bool);
+
+#define MOH_INSTANTIATE(T, C)                                               \
+  template void tiled_gemm(const GemmShape&, const T*, const T*, C*, bool); \
+  template std::size_t tiled_gemm_scratch_bytes<T, C>(const GemmShape&);
+MOH_INSTANTIATE(float, float)
+MOH_INSTANTIATE(double, double)
+MOH_INSTANTIATE(bfloat16, bfloat16)
+MOH_INSTANTIATE(bfloat16, float)
+#undef MOH_INSTANTIATE
 
 }  // namespace moh

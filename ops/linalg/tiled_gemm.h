@@ -6,12 +6,14 @@
 
 namespace moh {
 
-/// c = op(a) op(b), or c += op(a) op(b), for float or double on the CPU in our own register tiles, by all
-/// threads. The bits do not depend on the number of threads.
-template <class T>
-void tiled_gemm(const GemmShape& shape, const T* a, const T* b, T* c, bool accumulate);
+/// c = op(a) op(b), or c += op(a) op(b), on the CPU in our own register tiles, by all threads: of float or
+/// double, or of bfloat16 into float or bfloat16, with sums in float. The bits do not depend on the number of
+/// threads.
+template <class T, class C>
+void tiled_gemm(const GemmShape& shape, const T* a, const T* b, C* c, bool accumulate);
 
-/// Upper bound for its bytes of scratch for float, with the current number of threads.
+/// Upper bound for its bytes of scratch, with the current number of threads.
+template <class T, class C>
 std::size_t tiled_gemm_scratch_bytes(const GemmShape& shape);
 
 /// Elements from the operands of one matrix multiplication of a batch to those of the next.

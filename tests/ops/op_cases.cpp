@@ -52,7 +52,7 @@ bool has_floating_elements(const std::vector<Tensor>& inputs) {
 
 void check_op_case(const OpCase& op_case) {
   INFO("case " << op_case.name);
-  for (CpuIsa isa : {CpuIsa::kBaseline, CpuIsa::kAvx2, CpuIsa::kAvx512}) {
+  for (const CpuIsa isa : kCpuIsas) {
     if (!cpu_has_isa(isa)) continue;
     INFO("instruction set " << cpu_isa_name(isa));
     const CpuIsaScope scope(isa);

@@ -33,7 +33,7 @@ OP_CASES(gelu) {
 
 TEST_CASE("ops: gelu keeps its relative precision left of zero, with every instruction set") {
   const Tensor x = uniform({4000}, -6.0, 0.0).to(DType::kFloat32);
-  for (const CpuIsa isa : {CpuIsa::kBaseline, CpuIsa::kAvx2, CpuIsa::kAvx512}) {
+  for (const CpuIsa isa : kCpuIsas) {
     if (!cpu_has_isa(isa)) continue;
     const CpuIsaScope scope(isa);
     const Variable y = gelu(Variable(x), GeluForm::kExact);

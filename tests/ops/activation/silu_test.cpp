@@ -31,7 +31,7 @@ OP_CASES(silu) {
 
 TEST_CASE("ops: silu keeps its relative precision in the tail, with every instruction set") {
   const Tensor x = uniform({4000}, -87.0, 87.0).to(DType::kFloat32);
-  for (const CpuIsa isa : {CpuIsa::kBaseline, CpuIsa::kAvx2, CpuIsa::kAvx512}) {
+  for (const CpuIsa isa : kCpuIsas) {
     if (!cpu_has_isa(isa)) continue;
     const CpuIsaScope scope(isa);
     const Variable y = silu(Variable(x));

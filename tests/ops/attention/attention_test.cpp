@@ -188,7 +188,7 @@ AttentionInputs rounded(AttentionInputs in, DType dtype) {
 
 template <class Body>
 void for_each_isa(const Body& body) {
-  for (CpuIsa isa : {CpuIsa::kBaseline, CpuIsa::kAvx2, CpuIsa::kAvx512}) {
+  for (const CpuIsa isa : kCpuIsas) {
     if (!cpu_has_isa(isa)) continue;
     const CpuIsaScope scope(isa);
     INFO("instruction set " << cpu_isa_name(isa));

@@ -40,7 +40,7 @@ void check_append(const Shape& tokens, std::int64_t capacity, std::int64_t lengt
 }  // namespace
 
 TEST_CASE("ops: tokens are appended to the rows of their heads, and nothing else changes") {
-  for (const CpuIsa isa : {CpuIsa::kBaseline, CpuIsa::kAvx2, CpuIsa::kAvx512}) {
+  for (const CpuIsa isa : kCpuIsas) {
     if (!cpu_has_isa(isa)) continue;
     const CpuIsaScope scope(isa);
     for (const std::int64_t length : {0, 1, 5}) {

@@ -52,7 +52,7 @@ void check_decode(const AttentionSizes& sizes, double share, const AttentionOpti
   AttentionOptions options = mask;
   options.query_offset = sizes.keys - sizes.queries;
   const Tensor expected = reference_attention(in, options, zeros_like(in.q)).out;
-  for (CpuIsa isa : {CpuIsa::kBaseline, CpuIsa::kAvx2, CpuIsa::kAvx512}) {
+  for (const CpuIsa isa : kCpuIsas) {
     if (!cpu_has_isa(isa)) continue;
     const CpuIsaScope scope(isa);
     INFO(sizes.queries << " queries, " << sizes.keys << " keys, width " << sizes.head_dim << ", share "

@@ -13,7 +13,7 @@ namespace {
 /// Calls fn() under every instruction set that this processor has.
 template <class Fn>
 void for_every_isa(Fn&& fn) {
-  for (const CpuIsa isa : {CpuIsa::kBaseline, CpuIsa::kAvx2, CpuIsa::kAvx512}) {
+  for (const CpuIsa isa : kCpuIsas) {
     if (!cpu_has_isa(isa)) continue;
     const CpuIsaScope scope(isa);
     CAPTURE(cpu_isa_name(isa));

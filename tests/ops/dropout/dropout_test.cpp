@@ -67,7 +67,7 @@ TEST_CASE("ops: dropout drops the share p, by a mask that the key alone decides"
 
 TEST_CASE("ops: dropout has the mask of the key with every instruction set") {
   const Variable x(full({3001}, 1.0, DType::kFloat32));
-  for (const CpuIsa isa : {CpuIsa::kBaseline, CpuIsa::kAvx2, CpuIsa::kAvx512}) {
+  for (const CpuIsa isa : kCpuIsas) {
     if (!cpu_has_isa(isa)) continue;
     const CpuIsaScope scope(isa);
     const Tensor y = dropout(x, 0.3, kKey).value();

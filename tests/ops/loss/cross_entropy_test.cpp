@@ -154,7 +154,7 @@ TEST_CASE("ops: cross_entropy is right for long rows of rising, falling and mask
   }
   const Tensor targets = tensor_of<std::int64_t>({4}, {4321, 77, 4000, 3});
   const std::vector<double> expected = losses_of(logits.to(DType::kFloat64), targets);
-  for (const CpuIsa isa : {CpuIsa::kBaseline, CpuIsa::kAvx2, CpuIsa::kAvx512}) {
+  for (const CpuIsa isa : kCpuIsas) {
     if (!cpu_has_isa(isa)) continue;
     const CpuIsaScope scope(isa);
     const Tensor losses = token_losses(logits, targets);

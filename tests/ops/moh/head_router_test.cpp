@@ -301,7 +301,7 @@ TEST_CASE("moh: ties go to the lowest head, exactly K heads are chosen, also amo
 TEST_CASE(
     "moh: the choice is that of a stable sort, for any number of tokens and heads, with every instruction "
     "set") {
-  for (const CpuIsa isa : {CpuIsa::kBaseline, CpuIsa::kAvx2, CpuIsa::kAvx512}) {
+  for (const CpuIsa isa : kCpuIsas) {
     if (!cpu_has_isa(isa)) continue;
     const CpuIsaScope scope(isa);
     for (const std::int64_t experts : {1, 7, 16, 17, 40}) {

@@ -97,7 +97,7 @@ void run_steps(const std::vector<AdamWParameter>& parameters, std::vector<Refere
 }  // namespace
 
 TEST_CASE("ops: adamw follows its formula") {
-  for (const CpuIsa isa : {CpuIsa::kBaseline, CpuIsa::kAvx2, CpuIsa::kAvx512}) {
+  for (const CpuIsa isa : kCpuIsas) {
     if (!cpu_has_isa(isa)) continue;
     const CpuIsaScope scope(isa);
     for (const DType dtype : {DType::kFloat32, DType::kBFloat16, DType::kFloat64}) {

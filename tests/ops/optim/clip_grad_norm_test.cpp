@@ -22,7 +22,7 @@ std::vector<Tensor> some_grads() {
 }  // namespace
 
 TEST_CASE("ops: grad_norm is the norm of all elements together") {
-  for (const CpuIsa isa : {CpuIsa::kBaseline, CpuIsa::kAvx2, CpuIsa::kAvx512}) {
+  for (const CpuIsa isa : kCpuIsas) {
     if (!cpu_has_isa(isa)) continue;
     const CpuIsaScope scope(isa);
     double squares = 0.0;

@@ -42,7 +42,7 @@ void update_reference(const Tensor& average, const Tensor& value, double decay) 
 }  // namespace
 
 TEST_CASE("ops: ema follows its formula") {
-  for (const CpuIsa isa : {CpuIsa::kBaseline, CpuIsa::kAvx2, CpuIsa::kAvx512}) {
+  for (const CpuIsa isa : kCpuIsas) {
     if (!cpu_has_isa(isa)) continue;
     const CpuIsaScope scope(isa);
     INFO(cpu_isa_name(isa));
