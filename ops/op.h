@@ -124,6 +124,18 @@ void run_cpu_kernel(KernelCall call, const Tensor& x, Fn&& fn, const Workspace& 
     });
   });
 }
+/// run_cpu_kernel() for a kernel that multiplies matrices: Backend is that of visit_isa_for<T>().
+template <class Fn, class Workspace>
+void run_matrix_kernel(KernelCall call, const Tensor& x, Fn&& fn, const Workspace& workspace) {
+  require_cpu(call.op, x);
+  const ProfileScope profile(call.op, call.flops);
+  visit_floating(x.dtype(), call.op, [&]<class T>() {
+    visit_isa_for<T>([&]<class Backend>() {
+      if (dry_run()) return count_workspace(workspace.template operator()<Backend, T>(), kCpu);
+      fn.template operator()<Backend, T>();
+    });
+  });
+}
 template <class Fn>
 void run_cpu_kernel(KernelCall call, const Tensor& x, Fn&& fn) {
   run_cpu_kernel(call, x, std::forward<Fn>(fn), []<class Backend, class T>() { return std::size_t{0}; });

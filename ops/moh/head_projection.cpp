@@ -136,7 +136,7 @@ void to_heads(std::string_view op, const Plan& plan, const Tensor& w, bool by_co
                                   tokens.data<T>(), heads.data<T>(), task, scratch);
               });
   };
-  run_cpu_kernel({op, flops_of(plan)}, tokens, run, [&]<class Backend, class T>() {
+  run_matrix_kernel({op, flops_of(plan)}, tokens, run, [&]<class Backend, class T>() {
     return task_workspace(HeadProjectionKernels<Backend, T>::to_heads_scratch_bytes(p));
   });
 }
@@ -147,29 +147,27 @@ void from_heads(std::string_view op, const Plan& plan, const Tensor& w, bool by_
   const HeadProjection& p = plan.sizes;
   const bool small = is_small(p, plan.lists);
   const std::int64_t panels = num_chunks(p.width, kProjectionPanel) * p.heads;
-  const std::int64_t panel_size = p.head_dim * kProjectionPanel;
-  const auto packed_bytes = [&]<class T>() {
-    return static_cast<std::size_t>(panels * panel_size) * sizeof(Acc<T>);
-  };
   const auto run = [&]<class Backend, class T>() {
     using Kernels = HeadProjectionKernels<Backend, T>;
-    const Scratch packed(packed_bytes.template operator()<T>());
+    const std::size_t panel_bytes = Kernels::panel_bytes(p.head_dim);
+    const Scratch packed(static_cast<std::size_t>(panels) * panel_bytes);
     parallel_for(
         panels, small ? std::max<std::int64_t>(panels, 1) : 2, [&](std::int64_t begin, std::int64_t end) {
           for (std::int64_t i = begin; i < end; ++i) {
             Kernels::pack_panel(p, {w.data<T>(), by_column}, i % p.heads, i / p.heads * kProjectionPanel,
-                                packed.as<Acc<T>>() + i * panel_size);
+                                packed.as<std::byte>() + static_cast<std::size_t>(i) * panel_bytes);
           }
         });
     run_tasks(token_tasks(p), small, Kernels::from_heads_scratch_bytes(p),
               [&](const TokenTask& task, std::byte* scratch) {
-                Kernels::from_heads(p, packed.as<Acc<T>>(), bias.defined() ? bias.data<T>() : nullptr,
+                Kernels::from_heads(p, packed.as<std::byte>(), bias.defined() ? bias.data<T>() : nullptr,
                                     heads.data<T>(), accumulate, tokens.data<T>(), task, scratch);
               });
   };
-  run_cpu_kernel({op, flops_of(plan)}, heads, run, [&]<class Backend, class T>() {
-    return packed_bytes.template operator()<T>() +
-           task_workspace(HeadProjectionKernels<Backend, T>::from_heads_scratch_bytes(p));
+  run_matrix_kernel({op, flops_of(plan)}, heads, run, [&]<class Backend, class T>() {
+    using Kernels = HeadProjectionKernels<Backend, T>;
+    return static_cast<std::size_t>(panels) * Kernels::panel_bytes(p.head_dim) +
+           task_workspace(Kernels::from_heads_scratch_bytes(p));
   });
 }
 
@@ -185,7 +183,7 @@ void weight_gradient(std::string_view op, const Plan& plan, const Tensor& heads,
                                          dbias.defined() ? dbias.data<Acc<T>>() : nullptr, task, scratch);
               });
   };
-  run_cpu_kernel({op, flops_of(plan)}, heads, run, [&]<class Backend, class T>() {
+  run_matrix_kernel({op, flops_of(plan)}, heads, run, [&]<class Backend, class T>() {
     return task_workspace(HeadProjectionKernels<Backend, T>::weight_gradient_scratch_bytes(p));
   });
 }

@@ -57,14 +57,15 @@ struct HeadProjectionKernels {
   static void to_heads(const HeadProjection& p, HeadWeights<const T> w, const T* bias, const T* tokens,
                        T* heads, const HeadTask& task, std::byte* scratch);
 
-  /// Packs the weights of a head for columns [first, first + kProjectionPanel) for from_heads:
-  /// [d, kProjectionPanel], zero after the last column.
+  /// Packs the weights of a head for columns [first, first + kProjectionPanel) for from_heads, zero after the
+  /// last column.
+  static std::size_t panel_bytes(std::int64_t head_dim);
   static void pack_panel(const HeadProjection& p, HeadWeights<const T> w, std::int64_t head,
-                         std::int64_t first, F* panel);
+                         std::int64_t first, std::byte* panel);
   /// tokens[i] = sum of W_h^T heads[i, h] over the heads that list the token, + bias, + tokens[i] if
   /// `accumulate`. panels [panel, head] are those of pack_panel.
   static std::size_t from_heads_scratch_bytes(const HeadProjection& p);
-  static void from_heads(const HeadProjection& p, const F* panels, const T* bias, const T* heads,
+  static void from_heads(const HeadProjection& p, const std::byte* panels, const T* bias, const T* heads,
                          bool accumulate, T* tokens, const TokenTask& task, std::byte* scratch);
 
   /// dW_h[:, columns of the task] = sum of heads[i, h] tokens[i]^T over the listed tokens; a task that begins
