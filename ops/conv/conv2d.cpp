@@ -45,7 +45,7 @@ void forward(const ConvShape& s, const Tensor& x, const Tensor& w, const Tensor&
                        : matmul_into(pixels(y), pixels(x), factor);
   }
   if (x.device() == kCpu) return conv2d_forward_on_cpu(s, x, w, b, y);
-  const Tensor rows = like_patches(w, s, w.dtype());
+  const Tensor rows = like_patches(w, s);
   run_on_device(s, [&] { CudnnConvolution::forward(s, x, rows, b, y); });
 }
 
@@ -53,7 +53,7 @@ Tensor data_gradient(const ConvShape& s, const Shape& x_shape, const Tensor& w, 
   if (is_pointwise(s)) return matmul(pixels(dy), as_matrix(w), w.dtype()).reshape(x_shape);
   if (w.device() == kCpu) return conv2d_data_gradient_on_cpu(s, x_shape, w, dy);
   Tensor dx = empty(x_shape, w.dtype(), w.device());
-  const Tensor rows = like_patches(w, s, w.dtype());
+  const Tensor rows = like_patches(w, s);
   run_on_device(s, [&] { CudnnConvolution::backward_data(s, dy, rows, dx); });
   return dx;
 }

@@ -46,7 +46,7 @@ void ConvKernels<Backend, T>::swap_axes(const T* from, T* to, std::int64_t batch
 }
 
 template <class Backend, class T>
-void ConvPatchKernels<Backend, T>::gather(const T* x, Acc<T>* patches, const ConvShape& s,
+void ConvPatchKernels<Backend, T>::gather(const T* x, T* patches, const ConvShape& s,
                                           const PatchBlock& block) {
   const std::int64_t values = s.taps() * s.group_channels(), width = s.x.output;
   parallel_for(block.last_row - block.first_row, 1, [&](std::int64_t begin, std::int64_t end) {

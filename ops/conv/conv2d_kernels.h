@@ -25,7 +25,7 @@ struct PatchBlock {
 /// [kh, kw, C / groups], zeros outside the image; patches are [pixels of the block, values of a patch].
 template <class Backend, class T>
 struct ConvPatchKernels {
-  static void gather(const T* x, Acc<T>* patches, const ConvShape& shape, const PatchBlock& block);
+  static void gather(const T* x, T* patches, const ConvShape& shape, const PatchBlock& block);
   /// dx += the patches, at the pixels that gather reads. Each element of dx gets its terms in a fixed order.
   static void scatter(const Acc<T>* patches, Acc<T>* dx, const ConvShape& shape, const PatchBlock& block);
   /// to[n, taps - 1 - t, i] = from[n, t, i] for n < batch, t < taps, i < width.

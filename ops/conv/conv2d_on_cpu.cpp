@@ -43,7 +43,7 @@ class Patches {
   Tensor gather(const Tensor& x, const PatchBlock& block) const {
     Tensor patches = of(block);
     run_cpu_kernel("conv2d", x, [&]<class Backend, class T>() {
-      ConvPatchKernels<Backend, T>::gather(x.data<T>(), patches.data<Acc<T>>(), shape_, block);
+      ConvPatchKernels<Backend, T>::gather(x.data<T>(), patches.data<T>(), shape_, block);
     });
     return patches;
   }
@@ -98,32 +98,31 @@ Tensor rotated(const Tensor& rows) {
   return turned;
 }
 
-/// A weight as [C, taps, O], in `dtype`.
-Tensor by_channels(const Tensor& w, const ConvShape& s, DType dtype) {
-  return swap_axes(w, 1, s.outputs, s.channels * s.taps())
-      .to(dtype)
-      .reshape({s.channels, s.taps(), s.outputs});
+/// A weight as [C, taps, O].
+Tensor by_channels(const Tensor& w, const ConvShape& s) {
+  return swap_axes(w, 1, s.outputs, s.channels * s.taps()).reshape({s.channels, s.taps(), s.outputs});
 }
 
-/// y = b + the convolution of x by a weight [O, taps, C / groups] in the accumulation dtype.
+/// y = b + the convolution of x by a weight [O, taps, C / groups].
 void convolve(const ConvShape& s, const Tensor& x, const Tensor& rows, const Tensor& b, const Tensor& y) {
   if (s.groups == 1 && s.outputs <= kFewOutputs) {
+    const Tensor wide = rows.to(accumulate_dtype(x.dtype()));
     return run_cpu_kernel({"conv2d", s.flops()}, x, [&]<class Backend, class T>() {
-      ConvFewOutputs<Backend, T>::forward(x.data<T>(), rows.data<Acc<T>>(),
+      ConvFewOutputs<Backend, T>::forward(x.data<T>(), wide.data<Acc<T>>(),
                                           b.defined() ? b.data<T>() : nullptr, y.data<T>(), s);
     });
   }
   const auto run = [&]<class Backend, class T>() {
-    PatchGemmKernels<Backend, T>::run(x.data<T>(), rows.data<Acc<T>>(), b.defined() ? b.data<T>() : nullptr,
+    PatchGemmKernels<Backend, T>::run(x.data<T>(), rows.data<T>(), b.defined() ? b.data<T>() : nullptr,
                                       y.data<T>(), s);
   };
-  run_cpu_kernel({"conv2d", s.flops()}, x, run,
-                 [&]<class Backend, class T>() { return PatchGemmKernels<Backend, T>::scratch_bytes(s); });
+  run_matrix_kernel({"conv2d", s.flops()}, x, run,
+                    [&]<class Backend, class T>() { return PatchGemmKernels<Backend, T>::scratch_bytes(s); });
 }
 
 /// The gradient of w as [O, taps, C / groups], in the accumulation dtype.
 Tensor weight_gradient(const ConvShape& s, const Tensor& x, const Tensor& dy) {
-  const Patches patches(s, accumulate_dtype(x.dtype()));
+  const Patches patches(s, x.dtype());
   Tensor dw = zeros({s.outputs, s.taps(), s.group_channels()}, accumulate_dtype(x.dtype()));
   patches.each([&](const PatchBlock& block, std::int64_t g) {
     matmul_into(patches.weight(dw, g), patches.outputs(dy, block, g, /*is_transposed=*/true),
@@ -134,32 +133,31 @@ Tensor weight_gradient(const ConvShape& s, const Tensor& x, const Tensor& dy) {
 
 }  // namespace
 
-Tensor like_patches(const Tensor& w, const ConvShape& s, DType dtype) {
-  return swap_axes(w, s.outputs, s.group_channels(), s.taps()).to(dtype);
+Tensor like_patches(const Tensor& w, const ConvShape& s) {
+  return swap_axes(w, s.outputs, s.group_channels(), s.taps());
 }
 
 void conv2d_forward_on_cpu(const ConvShape& s, const Tensor& x, const Tensor& w, const Tensor& b,
                            const Tensor& y) {
-  const DType wide = accumulate_dtype(x.dtype());
-  if (!uses_winograd(s, x.dtype())) return convolve(s, x, like_patches(w, s, wide), b, y);
-  winograd_convolve(s, x, by_channels(w, s, wide), b, y);
+  if (!uses_winograd(s, x.dtype())) return convolve(s, x, like_patches(w, s), b, y);
+  winograd_convolve(s, x, by_channels(w, s).to(DType::kFloat32), b, y);
 }
 
 Tensor conv2d_data_gradient_on_cpu(const ConvShape& s, const Shape& x_shape, const Tensor& w,
                                    const Tensor& dy) {
-  const DType wide = accumulate_dtype(w.dtype());
   if (can_be_mirrored(s) && uses_winograd(s, w.dtype())) {
     Tensor dx = empty(x_shape, w.dtype());
-    winograd_convolve(mirrored(s), dy, rotated(like_patches(w, s, wide)), {}, dx);
+    winograd_convolve(mirrored(s), dy, rotated(like_patches(w, s).to(DType::kFloat32)), {}, dx);
     return dx;
   }
   if (can_be_mirrored(s)) {
     Tensor dx = empty(x_shape, w.dtype());
-    convolve(mirrored(s), dy, rotated(by_channels(w, s, wide)), {}, dx);
+    convolve(mirrored(s), dy, rotated(by_channels(w, s)), {}, dx);
     return dx;
   }
+  const DType wide = accumulate_dtype(w.dtype());
   const Patches patches(s, wide);
-  const Tensor rows = like_patches(w, s, wide), dx = zeros(x_shape, wide);
+  const Tensor rows = like_patches(w, s), dx = zeros(x_shape, wide);
   patches.each([&](const PatchBlock& block, std::int64_t g) {
     const Tensor to = patches.of(block);
     matmul_into(to, patches.outputs(dy, block, g), patches.weight(rows, g));

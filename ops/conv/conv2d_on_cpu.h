@@ -5,8 +5,8 @@
 
 namespace moh {
 
-/// A weight as [O, taps, C / groups], the order of elements in a patch, in `dtype`.
-Tensor like_patches(const Tensor& w, const ConvShape& shape, DType dtype);
+/// A weight as [O, taps, C / groups], the order of elements in a patch.
+Tensor like_patches(const Tensor& w, const ConvShape& shape);
 
 /// The passes of conv2d on the CPU, for shapes that are not depthwise. Tensors are those of conv2d; b may be
 /// undefined.

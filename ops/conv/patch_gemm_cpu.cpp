@@ -4,6 +4,7 @@
 #include "core/parallel.h"
 #include "core/scratch.h"
 #include "ops/conv/patches_cpu.h"
+#include "ops/cpu/simd.h"
 #include "ops/linalg/matmul_kernels.h"
 
 namespace moh {
@@ -16,28 +17,30 @@ inline std::int64_t max_of(std::int64_t a, std::int64_t b) {
   return a > b ? a : b;
 }
 
-/// `count` elements rounded up to whole cache lines of float.
+/// `count` elements rounded up to whole cache lines, of any type.
 inline std::int64_t whole_lines(std::int64_t count) {
-  return (count + 15) / 16 * 16;
+  return (count + 31) / 32 * 32;
 }
 
 /// Rows of patches begin a cache line further apart than their values need: multiples of 4 KiB would fall
 /// into the same sets of a cache.
 constexpr std::int64_t kPad = 16;
 
-/// Sizes of the matrix multiplications of a group.
-template <class F>
+/// Sizes of the matrix multiplications of a group, of patches of T.
+template <class T>
 struct PatchGemm {
-  std::int64_t values, outputs, pixels;  ///< of a patch; of a group; in a block
-  bool converts;                         ///< outputs are rounded to another type
+  /// Whether outputs are rounded to another type than that of sums.
+  static constexpr bool kConverts = !std::is_same_v<T, Acc<T>>;
 
-  explicit PatchGemm(const ConvShape& s, bool rounds)
-      : values(s.taps() * s.group_channels()), outputs(s.group_outputs()), pixels(0), converts(rounds) {
+  std::int64_t values, outputs, pixels;  ///< of a patch; of a group; in a block
+
+  explicit PatchGemm(const ConvShape& s)
+      : values(s.taps() * s.group_channels()), outputs(s.group_outputs()), pixels(0) {
     // As many rows as share a reading of the weights: their block of the depth takes half of L2 at most, and
     // the patches themselves 4 MiB; fewer if there would not be some blocks for each thread. The bits of the
     // result do not depend on it.
     constexpr std::int64_t kFewest = 48, kMost = 480, kDepth = 512, kBytes = std::int64_t{4} << 20;
-    constexpr auto kSize = static_cast<std::int64_t>(sizeof(F));
+    constexpr auto kSize = static_cast<std::int64_t>(sizeof(T));
     const std::int64_t in_l2 = l2_cache_bytes() / 2 / (min_of(row(), kDepth) * kSize);
     const std::int64_t fitting = min_of(min_of(in_l2, kBytes / (row() * kSize)), kMost);
     const std::int64_t threads = num_threads();
@@ -46,32 +49,38 @@ struct PatchGemm {
     pixels = (wanted + kGemmTile - 1) / kGemmTile * kGemmTile;
   }
 
-  std::int64_t row() const { return values + kPad; }
+  std::int64_t row() const { return (values + 1) / 2 * 2 + kPad; }  // even, for pairs
   GemmShape shape(const ConvShape& s, std::int64_t rows) const {
-    return {rows, outputs, values, false, true, row(), values, converts ? outputs : s.outputs};
+    return {rows, outputs, values, false, true, row(), values, kConverts ? outputs : s.outputs};
   }
   /// Elements of a block's patches, and of its outputs if they are rounded, in whole cache lines.
   std::int64_t patch_elements() const { return whole_lines(pixels * row()); }
-  std::int64_t output_elements() const { return converts ? whole_lines(pixels * outputs) : 0; }
-  std::int64_t packed_elements() const {
-    return (outputs + kGemmPanel - 1) / kGemmPanel * kGemmPanel * values;
-  }
+  std::int64_t output_elements() const { return kConverts ? whole_lines(pixels * outputs) : 0; }
 };
 
+/// The matrix multiplication of patches, whose sums are rounded when the bias has been added.
+template <class Backend, class T>
+using PatchMatmul = MatmulKernels<Backend, T, Acc<T>>;
+
+/// Bytes of the packed weights of a group.
+template <class Backend, class T>
+std::size_t packed_bytes(const PatchGemm<T>& sizes) {
+  const std::int64_t columns = (sizes.outputs + kGemmPanel - 1) / kGemmPanel * kGemmPanel;
+  return static_cast<std::size_t>(columns * PatchMatmul<Backend, T>::packed_bytes(sizes.values));
+}
 /// Bytes that a task has for itself: patches, outputs that are rounded, and the multiplication's scratch.
-template <class Backend, class F>
-std::size_t task_bytes(const ConvShape& s, const PatchGemm<F>& sizes) {
-  const std::size_t gemm =
-      MatmulKernels<Backend, F>::scratch_bytes(sizes.shape(s, sizes.pixels), sizes.pixels, sizes.outputs,
-                                               /*packs=*/false);
-  return static_cast<std::size_t>(sizes.patch_elements() + sizes.output_elements()) * sizeof(F) +
-         (gemm + 63) / 64 * 64;
+template <class Backend, class T>
+std::size_t task_bytes(const ConvShape& s, const PatchGemm<T>& sizes) {
+  const std::size_t gemm = PatchMatmul<Backend, T>::scratch_bytes(sizes.shape(s, sizes.pixels), sizes.pixels,
+                                                                  sizes.outputs, /*packs=*/false);
+  return static_cast<std::size_t>(sizes.patch_elements()) * sizeof(T) +
+         static_cast<std::size_t>(sizes.output_elements()) * sizeof(Acc<T>) + (gemm + 63) / 64 * 64;
 }
 
 /// Packs the weights of all groups.
-template <class Backend, class F>
-void pack_weights(const ConvShape& s, const PatchGemm<F>& sizes, const F* w, F* packed) {
-  using Kernels = MatmulKernels<Backend, F>;
+template <class Backend, class T>
+void pack_weights(const ConvShape& s, const PatchGemm<T>& sizes, const T* w, std::byte* packed) {
+  using Kernels = PatchMatmul<Backend, T>;
   const GemmShape shape = sizes.shape(s, sizes.pixels);
   const std::int64_t depth = Kernels::depth_of_block(shape), blocks = num_chunks(sizes.values, depth),
                      panels = num_chunks(sizes.outputs, kGemmPanel);
@@ -79,7 +88,7 @@ void pack_weights(const ConvShape& s, const PatchGemm<F>& sizes, const F* w, F* 
     for (std::int64_t i = begin; i < end; ++i) {
       const std::int64_t group = i / blocks / panels;
       const PackedColumns columns{0, sizes.outputs, 0, sizes.values,
-                                  reinterpret_cast<std::byte*>(packed + group * sizes.packed_elements())};
+                                  packed + static_cast<std::size_t>(group) * packed_bytes<Backend>(sizes)};
       Kernels::pack(shape, w + group * sizes.outputs * sizes.values, columns,
                     i / blocks % panels * kGemmPanel, i % blocks * depth);
     }
@@ -102,46 +111,42 @@ void add_bias(const Acc<T>* from, std::int64_t from_row, const T* b, T* y, std::
 
 template <class Backend, class T>
 std::size_t PatchGemmKernels<Backend, T>::scratch_bytes(const ConvShape& s) {
-  const PatchGemm<Acc<T>> sizes(s, !std::is_same_v<T, Acc<T>>);
-  return static_cast<std::size_t>(s.groups * sizes.packed_elements()) * sizeof(Acc<T>) +
+  const PatchGemm<T> sizes(s);
+  return static_cast<std::size_t>(s.groups) * packed_bytes<Backend>(sizes) +
          task_bytes<Backend>(s, sizes) * static_cast<std::size_t>(num_threads());
 }
 
 template <class Backend, class T>
-void PatchGemmKernels<Backend, T>::run(const T* x, const Acc<T>* w, const T* b, T* y, const ConvShape& s) {
+void PatchGemmKernels<Backend, T>::run(const T* x, const T* w, const T* b, T* y, const ConvShape& s) {
   using F = Acc<T>;
-  constexpr bool kConverts = !std::is_same_v<T, F>;
-  const PatchGemm<F> sizes(s, kConverts);
+  const PatchGemm<T> sizes(s);
   const Scratch scratch(scratch_bytes(s));
-  F* const packed = scratch.as<F>();
-  std::byte* const tasks =
-      scratch.as<std::byte>() + static_cast<std::size_t>(s.groups * sizes.packed_elements()) * sizeof(F);
-  const std::size_t bytes = task_bytes<Backend>(s, sizes);
+  auto* const packed = scratch.as<std::byte>();
+  const std::size_t group_bytes = packed_bytes<Backend>(sizes), bytes = task_bytes<Backend>(s, sizes);
+  std::byte* const tasks = packed + static_cast<std::size_t>(s.groups) * group_bytes;
   pack_weights<Backend>(s, sizes, w, packed);
   parallel_for(s.output_pixels(), sizes.pixels, [&](std::int64_t begin, std::int64_t end) {
     std::byte* const own = tasks + bytes * static_cast<std::size_t>(thread_index());
-    F *const patches = reinterpret_cast<F*>(own), *const rounded = patches + sizes.patch_elements();
-    auto* const gemm = reinterpret_cast<std::byte*>(rounded + sizes.output_elements());
+    T* const patches = reinterpret_cast<T*>(own);
+    F* const sums = reinterpret_cast<F*>(patches + sizes.patch_elements());
+    auto* const gemm = reinterpret_cast<std::byte*>(sums + sizes.output_elements());
     const GemmShape shape = sizes.shape(s, end - begin);
     for (std::int64_t g = 0; g < s.groups; ++g) {
       gather_patches(x, patches, sizes.row(), s, begin, end, g * s.group_channels());
       T* const to = y + begin * s.outputs + g * sizes.outputs;
-      F* result = rounded;
-      if constexpr (!kConverts) result = to;
+      F* result = sums;
+      if constexpr (!sizes.kConverts) result = to;
       const PackedColumns columns{0, sizes.outputs, 0, sizes.values,
-                                  reinterpret_cast<std::byte*>(packed + g * sizes.packed_elements())};
-      MatmulKernels<Backend, F>::multiply(shape, patches, nullptr, result, /*accumulate=*/false,
-                                          {0, end - begin, 0, sizes.outputs, 0, sizes.values}, &columns,
-                                          gemm);
-      if (kConverts || b != nullptr)
+                                  packed + static_cast<std::size_t>(g) * group_bytes};
+      PatchMatmul<Backend, T>::multiply(shape, patches, nullptr, result, /*accumulate=*/false,
+                                        {0, end - begin, 0, sizes.outputs, 0, sizes.values}, &columns, gemm);
+      if (sizes.kConverts || b != nullptr)
         add_bias(result, shape.ldc, b != nullptr ? b + g * sizes.outputs : nullptr, to, s.outputs,
                  end - begin, sizes.outputs);
     }
   });
 }
 
-template struct PatchGemmKernels<cpu::MOH_ISA, float>;
-template struct PatchGemmKernels<cpu::MOH_ISA, bfloat16>;
-template struct PatchGemmKernels<cpu::MOH_ISA, double>;
+MOH_MATRIX_KERNELS(PatchGemmKernels)
 
 }  // namespace moh

@@ -15,9 +15,8 @@ template <class Backend, class T>
 struct PatchGemmKernels {
   /// Bytes of scratch of run.
   static std::size_t scratch_bytes(const ConvShape& shape);
-  /// y [B, H, W, outputs] = b + the convolution of x; b may be null. w [outputs, taps, channels / groups] in
-  /// the accumulation dtype.
-  static void run(const T* x, const Acc<T>* w, const T* b, T* y, const ConvShape& shape);
+  /// y [B, H, W, outputs] = b + the convolution of x by w [outputs, taps, channels / groups]; b may be null.
+  static void run(const T* x, const T* w, const T* b, T* y, const ConvShape& shape);
 };
 
 }  // namespace moh

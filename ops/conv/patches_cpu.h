@@ -4,33 +4,28 @@
 //
 // Patches of an image: the pixels under the kernel, [kh, kw, C / groups], zeros outside the image.
 
-#include <type_traits>
-
 #include "core/dtype.h"
 #include "ops/conv/taps_cpu.h"
 
 namespace moh {
 namespace {
 
-/// to = from, upcast. Elements of one type go some at a time; the last of them may be copied twice.
-template <class From, class To>
-[[gnu::always_inline]] inline void copy(const From* from, To* to, std::int64_t count) {
+/// to = from. Elements go some at a time; the last of them may be copied twice.
+template <class T>
+[[gnu::always_inline]] inline void copy(const T* from, T* to, std::int64_t count) {
   constexpr std::int64_t kUnit = 8;
-  if constexpr (std::is_same_v<From, To>) {
-    if (count >= kUnit) {
-      for (std::int64_t i = 0; i + kUnit <= count; i += kUnit)
-        __builtin_memcpy(to + i, from + i, kUnit * sizeof(To));
-      const std::int64_t last = count - kUnit;
-      __builtin_memcpy(to + last, from + last, kUnit * sizeof(To));
-      return;
-    }
+  if (count >= kUnit) {
+    for (std::int64_t i = 0; i + kUnit <= count; i += kUnit)
+      __builtin_memcpy(static_cast<void*>(to + i), from + i, kUnit * sizeof(T));
+    const std::int64_t last = count - kUnit;
+    __builtin_memcpy(static_cast<void*>(to + last), from + last, kUnit * sizeof(T));
+    return;
   }
-#pragma omp simd
   for (std::int64_t i = 0; i < count; ++i) to[i] = from[i];
 }
-template <class F>
-[[gnu::always_inline]] inline void clear(F* to, std::int64_t count) {
-  for (std::int64_t i = 0; i < count; ++i) to[i] = F(0);
+template <class T>
+[[gnu::always_inline]] inline void clear(T* to, std::int64_t count) {
+  for (std::int64_t i = 0; i < count; ++i) to[i] = T(0);
 }
 
 /// Calls body(pixel, value, count) for runs of values that are contiguous both in the image and in the patch:
@@ -44,7 +39,7 @@ template <class Body>
 
 /// Copies one row of taps of a patch from the row of the image it covers; x0 is the column of its first tap.
 template <class T>
-void gather_taps(const T* image_row, Acc<T>* patch, const ConvShape& s, TapRange taps, std::int64_t x0,
+void gather_taps(const T* image_row, T* patch, const ConvShape& s, TapRange taps, std::int64_t x0,
                  std::int64_t first_channel) {
   const std::int64_t width = s.group_channels();
   clear(patch, taps.first * width);
@@ -57,7 +52,7 @@ void gather_taps(const T* image_row, Acc<T>* patch, const ConvShape& s, TapRange
 /// The patches of output pixels [first, last), numbered through all images; patches are `stride` elements
 /// apart.
 template <class T>
-void gather_patches(const T* x, Acc<T>* patches, std::int64_t stride, const ConvShape& s, std::int64_t first,
+void gather_patches(const T* x, T* patches, std::int64_t stride, const ConvShape& s, std::int64_t first,
                     std::int64_t last, std::int64_t first_channel) {
   const std::int64_t tap_row = s.x.kernel * s.group_channels(), image_row = s.x.input * s.channels;
   for (std::int64_t pixel = first; pixel < last; ++pixel, patches += stride) {
@@ -65,7 +60,7 @@ void gather_patches(const T* x, Acc<T>* patches, std::int64_t stride, const Conv
     const TapRange rows = taps_inside(s.y, i), columns = taps_inside(s.x, j);
     const T* const top = x + (row / s.y.output * s.y.input + i * s.y.stride - s.y.padding) * image_row;
     for (std::int64_t r = 0; r < s.y.kernel; ++r) {
-      Acc<T>* const to = patches + r * tap_row;
+      T* const to = patches + r * tap_row;
       if (r < rows.first || r >= rows.last) {
         clear(to, tap_row);
       } else {

@@ -93,9 +93,13 @@ template <class T, class F>
 template <class T, class F>
 [[gnu::always_inline]] inline Vec<F> load_first_factors(const T* from, std::int64_t elements) {
   if constexpr (std::is_same_v<F, Bf16Pair>) {
+#if defined(__AVX512F__)
+    return (Vec<F>)_mm512_maskz_loadu_epi16(first_lanes<__mmask32>(elements), from);
+#else
     Vec<F> v{};
     __builtin_memcpy(&v, from, static_cast<std::size_t>(elements) * sizeof(T));
     return v;
+#endif
   } else {
     return load_first<T>(from, elements);
   }
@@ -176,13 +180,12 @@ constexpr std::int64_t row_factors(std::int64_t count) {
   constexpr int kN = kLanes<Bf16Pair>;
   for (std::int64_t c = 0; c < count; c += kN) {
     Vec<std::uint16_t, kN> rows[2] = {};
-    const auto bytes = static_cast<std::size_t>(count - c < kN ? count - c : kN) * sizeof(bfloat16);
-    if (bytes == sizeof rows[0]) {
+    if (c + kN <= count) {
       __builtin_memcpy(&rows[0], from + c, sizeof rows[0]);
       if (next != nullptr) __builtin_memcpy(&rows[1], next + c, sizeof rows[1]);
     } else {
-      __builtin_memcpy(&rows[0], from + c, bytes);
-      if (next != nullptr) __builtin_memcpy(&rows[1], next + c, bytes);
+      rows[0] = load_first_halves(from + c, count - c);
+      if (next != nullptr) rows[1] = load_first_halves(next + c, count - c);
     }
     store(to + c, zip_pairs(rows[0], rows[1]));
   }

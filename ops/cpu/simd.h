@@ -14,7 +14,7 @@
 #include <type_traits>
 #include <utility>
 
-#if defined(__AVX512BF16__)
+#if defined(__AVX512F__)
 #include <immintrin.h>
 #endif
 
@@ -178,24 +178,50 @@ template <class F, std::size_t... kLane>
   return __builtin_shufflevector(v, v, static_cast<int>(kLane)...);
 }
 
+#if defined(__AVX512F__)
+/// The mask of the first `count` lanes, fewer than 64.
+template <class Mask>
+[[gnu::always_inline]] inline Mask first_lanes(std::int64_t count) {
+  return static_cast<Mask>((std::uint64_t{1} << count) - 1);
+}
+#endif
+
+/// Loads `count` elements, fewer than a vector of float has, in 16 bits each; the other lanes are zero.
+[[gnu::always_inline]] inline Vec<std::uint16_t, kLanes<float>> load_first_halves(const bfloat16* from,
+                                                                                  std::int64_t count) {
+#if defined(__AVX512F__)
+  return (Vec<std::uint16_t, kLanes<float>>)_mm256_maskz_loadu_epi16(first_lanes<__mmask16>(count), from);
+#else
+  Vec<std::uint16_t, kLanes<float>> halves{};
+  __builtin_memcpy(&halves, from, static_cast<std::size_t>(count) * sizeof *from);
+  return halves;
+#endif
+}
+
 /// Loads the first `count` elements, fewer than a vector; the other lanes are zero. Half a vector, the rest
 /// of a head of 24 in vectors of 16, does not go through memory.
 template <class T>
 [[gnu::always_inline]] inline Vec<Acc<T>> load_first(const T* from, std::int64_t count) {
-  if constexpr (std::is_same_v<T, Acc<T>>) {
+  if constexpr (std::is_same_v<T, bfloat16>) {
+    return upper_halves(load_first_halves(from, count), std::make_index_sequence<kLanes<std::uint16_t>>{});
+  } else {
     if (count * 2 == kLanes<T>) {
       Vec<T, kLanes<T> / 2> low;
       __builtin_memcpy(&low, from, sizeof low);
       return with_zeros_above<T>(low, std::make_index_sequence<kLanes<T>>{});
     }
+    alignas(kVectorBytes) unsigned char lanes[kVectorBytes] = {};
+    __builtin_memcpy(lanes, from, static_cast<std::size_t>(count) * sizeof(T));
+    return load<T>(reinterpret_cast<const T*>(lanes));
   }
-  alignas(kVectorBytes) unsigned char lanes[kLanes<Acc<T>> * sizeof(T)] = {};
-  __builtin_memcpy(lanes, from, static_cast<std::size_t>(count) * sizeof(T));
-  return load_as<T>(reinterpret_cast<const T*>(lanes));
 }
 /// Stores the first `count` lanes.
 template <class T>
 [[gnu::always_inline]] inline void store_first(T* to, Vec<Acc<T>> v, std::int64_t count) {
+#if defined(__AVX512F__)
+  if constexpr (std::is_same_v<T, bfloat16>)
+    return _mm256_mask_storeu_epi16(to, first_lanes<__mmask16>(count), (__m256i)to_bfloat16(v));
+#endif
   if constexpr (std::is_same_v<T, Acc<T>>) {
     if (count * 2 == kLanes<T>) {
       const auto low = lower_half<T>(v, std::make_index_sequence<kLanes<T> / 2>{});
