@@ -577,6 +577,18 @@ class Refusals(Processes):
         self.assertEqual(output.count("samples of a step that 2 processes can share evenly"), 1, output)
         self.assertFalse((self.folder / "run").exists())
 
+    def test_a_refused_configuration_is_one_error(self):
+        # When the first process has exited with the error, mpirun sends SIGTERM to the others: of eight, some have called
+        # MPI_Finalize, but have not exited yet.
+        config = self.config({"model.layerz": 3})
+        for _ in range(3):
+            output = self.run_in(8, "train", config, code=support.CONFIG_ERROR)
+            self.assertEqual(output.count("model.layerz: unknown key"), 1, output)
+            self.assertEqual(output.count("error: "), 1, output)
+            for words in ("MPI_", "stopped by"):
+                self.assertNotIn(words, output)
+        self.assertFalse((self.folder / "run").exists())
+
     def test_another_configuration_in_one_process(self):
         config = self.config(TEXT)
         command = [*MPIRUN, "-np", "1", support.MOH, "train", config, ":",

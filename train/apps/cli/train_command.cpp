@@ -53,6 +53,20 @@ RunConfig read_config(const TrainArgs& args, const Families& families) {
   ::_exit(kPreempted);
 }
 
+/// The time in which a signal ends the run early. It is over with the work, after an error, too: the
+/// processes then leave each other, and when the first has exited with an error, mpirun sends SIGTERM to the
+/// others, which have called MPI_Finalize and must not call MPI_Abort.
+class EarlyStage {
+ public:
+  explicit EarlyStage(StopSignal& stop) : stop_(stop) {}
+  ~EarlyStage() { stop_.defer(); }
+  EarlyStage(const EarlyStage&) = delete;
+  EarlyStage& operator=(const EarlyStage&) = delete;
+
+ private:
+  StopSignal& stop_;
+};
+
 int train(const TrainArgs& args, const Families& families) {
   std::signal(SIGPIPE, SIG_IGN);  // a closed pipe, such as of `| head`, must not end the training
   RunFolder folder;
@@ -60,6 +74,7 @@ int train(const TrainArgs& args, const Families& families) {
   StopSignal stop([&](std::string_view signal) { end_early(folder, signal, others); });
   return in_processes([&](Communicator& processes) {
     if (!processes.alone()) others = &processes;
+    const EarlyStage early(stop);
     const std::shared_ptr<Console> console = console_of(processes, STDOUT_FILENO);
     start_logging(console, args.log_level);
     StartOptions options = args.start;

@@ -27,8 +27,8 @@ class StopSignal {
   StopSignal(const StopSignal&) = delete;
   StopSignal& operator=(const StopSignal&) = delete;
 
-  /// From this call on signals request a stop, as there is something to save. Before it, a signal ends the
-  /// process as soon as `early` has returned; if one is doing so, this waits for the end.
+  /// From this call on signals request a stop, as there is something to save or the work is over. Before it,
+  /// a signal ends the process as soon as `early` has returned; if one is doing so, this waits for the end.
   void defer();
 
   bool requested() const { return received_ != 0; }
