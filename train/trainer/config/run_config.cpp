@@ -330,7 +330,7 @@ void add_reports(RunConfig& run, Section& root) {
              "the sums are made in float32.")
       .without(FieldProperty::kHarmlessOnResume);
   comm.field(
-      "zero", run.comm.zero, at_least(0).capped(1),
+      "zero", run.comm.zero, from_up_to(0, 1),
       "Stage of ZeRO. 1: each process keeps and updates an equal part of the optimiser's state, of the "
       "master copies of bfloat16 weights and of their moving average. Results differ by rounding.");
 }
