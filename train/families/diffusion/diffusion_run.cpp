@@ -105,12 +105,7 @@ void DiffusionRun::add_model_fields(DitConfig& c, Section& s) {
   s.field("mlp_ratio", c.mlp_ratio, at_least(1).capped(kMaxRatio), "Width inside the MLP / `hidden`.");
   s.field("learn_variance", c.learn_variance,
           "Predict the variance of each step, too, trained by the variational bound.");
-  s.field("recompute", c.recompute,
-          "Activations that the backward pass recomputes instead of keeping them in memory: `none`, or all "
-          "inside of each `layer` (activation checkpointing).")
-      .differs_freely()
-      .of_training()
-      .optional_with_weights();
+  config::add_recompute(c.recompute, s);
   s.section(vision_moh_section(c.moh));
 }
 

@@ -137,12 +137,7 @@ void add_fields(ImageModelConfig& c, Section& s) {
       .differs_freely()
       .of_training()
       .optional_with_weights();
-  s.field("recompute", c.recompute,
-          "Activations that the backward pass recomputes instead of keeping them in memory: `none`, or all "
-          "inside of each `layer` (activation checkpointing).")
-      .differs_freely()
-      .of_training()
-      .optional_with_weights();
+  config::add_recompute(c.recompute, s);
   Section vit = vit_section(c.vit), transnext = transnext_section(c.transnext);
   Section& unused = c.architecture == ImageArchitecture::kVit ? transnext : vit;
   unused.properties().optional_with_weights();  // describes nothing

@@ -221,12 +221,7 @@ void LanguageRun::add_model_fields(LlamaConfig& c, Section& s) {
       .differs_freely()
       .of_training()
       .optional_with_weights();
-  s.field("recompute", c.recompute,
-          "Activations that the backward pass recomputes instead of keeping them in memory: `none`, or all "
-          "inside of each `layer` (activation checkpointing).")
-      .differs_freely()
-      .of_training()
-      .optional_with_weights();
+  config::add_recompute(c.recompute, s);
   s.section(rope_scaling_section(c.rope_scaling));
   s.section(moh_section(c.moh));
 }

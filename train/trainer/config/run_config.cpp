@@ -419,6 +419,16 @@ Section describe(MohConfig& c) {
   return s;
 }
 
+void add_recompute(RecomputeLevel& level, Section& model) {
+  model
+      .field("recompute", level,
+             "Activations that the backward pass recomputes instead of keeping them in memory: `none`, or "
+             "all inside of each `layer` (activation checkpointing).")
+      .differs_freely()
+      .of_training()
+      .optional_with_weights();
+}
+
 Section describe_common(RunConfig& run, FamilyConfigs families) {
   Section root("", "");
   std::vector<std::string> tasks;

@@ -202,6 +202,8 @@ namespace config {
 
 /// The section `moh` of a model of any family.
 Section describe(MohConfig& config);
+/// Adds the key `recompute` to the section `model` of any family.
+void add_recompute(RecomputeLevel& level, Section& model);
 /// The fields that runs of every family have; `task` is the name of one of the families.
 Section describe_common(RunConfig& run, FamilyConfigs families);
 /// All fields of a run, including those of its family.
