@@ -170,8 +170,16 @@ void write_time(std::ostream& out, const TrainingPlan& plan) {
 }
 
 void write_notes(std::ostream& out, const TrainingPlan& plan) {
-  if (plan.options.gpus == 1) return;
   const bool divided = plan.config.comm.zero > 0;
+  if (plan.options.gpus == 1) {
+    if (divided) {
+      fmt::print(out,
+                 "\ncomm.zero: 1 divides the optimiser's state among processes, and this is the plan of a "
+                 "single one, with all of it; {} N plans each of N.\n",
+                 plan.config.device == kCpu ? "--devices" : "--gpus");
+    }
+    return;
+  }
   fmt::print(out,
              "\n{} devices share the samples of each step (data parallelism). Each holds the model and its "
              "gradients, and {}.\nYour MFU has to include gradient communication.\n",

@@ -168,6 +168,25 @@ TEST_CASE("plan: the table says what would fit") {
   }
 }
 
+TEST_CASE("plan: the table says that comm.zero divides nothing for a single device") {
+  RunConfig config = small_language_run();
+  const auto table = [&config](const PlanOptions& options) {
+    std::ostringstream out;
+    write_table(out, plan_training(config, options, language_tasks()));
+    return out.str();
+  };
+  const std::string without = table({});
+  CHECK_THAT(without, !Catch::Contains("comm.zero"));
+  config.comm.zero = 1;
+  CHECK(table({}) ==
+        without +
+            "\ncomm.zero: 1 divides the optimiser's state among processes, and this is the plan of a "
+            "single one, with all of it; --devices N plans each of N.\n");
+  CHECK_THAT(table({.gpus = 2}), Catch::Contains("1/2 of the optimiser's state (comm.zero: 1)"));
+  config.device = {Device::Type::kCuda, 0};
+  CHECK_THAT(table({}), Catch::Contains("; --gpus N plans each of N."));
+}
+
 TEST_CASE("plan: checkpoints are those that are kept, and the one that is being written") {
   RunConfig config = small_language_run();
   config.train.steps = 100;
