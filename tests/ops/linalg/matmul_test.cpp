@@ -1,9 +1,11 @@
 #include "ops/linalg/matmul.h"
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <cstring>
 #include <utility>
+#include <vector>
 
 #include "core/error.h"
 #include "core/parallel.h"
@@ -14,43 +16,64 @@ using namespace moh::test;
 
 namespace {
 
-double element(const Operand& x, std::int64_t i, std::int64_t j) {
-  const std::int64_t columns = x.matrix.dim(1);
-  return x.matrix.data<double>()[x.transposed ? j * columns + i : i * columns + j];
-}
-
 Operand converted(const Operand& x, DType dtype) {
   return {x.matrix.to(dtype), x.transposed};
+}
+
+/// Rows of x, or its columns where `columns`, one after the other: what a plain loop reads in order.
+std::vector<double> lines_of(const Operand& x, bool columns) {
+  const std::int64_t height = x.matrix.dim(0), width = x.matrix.dim(1);
+  const auto values = x.matrix.span<double>();
+  std::vector<double> lines(values.begin(), values.end());
+  if (x.transposed == columns) return lines;
+  for (std::int64_t i = 0; i < height; ++i) {
+    for (std::int64_t j = 0; j < width; ++j) lines[j * height + i] = values[i * width + j];
+  }
+  return lines;
+}
+
+/// An element of a product, and the magnitude that its partial sums reach.
+struct Sum {
+  double value, peak;
+};
+
+Sum plain_sum(const double* a, const double* b, std::int64_t k) {
+  long double sum = 0;  // its own rounding would eat up the tolerance
+  double peak = 8;
+  for (std::int64_t p = 0; p < k; ++p) {
+    sum += static_cast<long double>(a[p]) * b[p];
+    peak = std::max(peak, std::abs(static_cast<double>(sum)));
+  }
+  return {static_cast<double>(sum), peak};
 }
 
 void check_product(std::int64_t m, std::int64_t n, std::int64_t k, bool ta, bool tb) {
   INFO(m << " x " << n << " x " << k << ", transposed " << ta << tb);
   const Operand a{normal(ta ? Shape{k, m} : Shape{m, k}, 1), ta},
       b{normal(tb ? Shape{n, k} : Shape{k, n}, 2), tb};
+  const std::vector<double> rows = lines_of(a, false), columns = lines_of(b, true);
+  std::vector<Sum> expected(m * n);
+  for (std::int64_t i = 0; i < m; ++i) {
+    for (std::int64_t j = 0; j < n; ++j)
+      expected[i * n + j] = plain_sum(rows.data() + i * k, columns.data() + j * k, k);
+  }
   for (DType dtype : {DType::kFloat64, DType::kFloat32, DType::kBFloat16}) {
     const Tensor start = normal({m, n}, 3).to(dtype);
-    const Tensor c = matmul(converted(a, dtype), converted(b, dtype), dtype).to(DType::kFloat64);
-    const Tensor sum = start.clone();
-    matmul_into(sum, converted(a, dtype), converted(b, dtype), /*accumulate=*/true);
-    const Tensor wide = sum.to(DType::kFloat64), wide_start = start.to(DType::kFloat64);
+    const Tensor product = matmul(converted(a, dtype), converted(b, dtype), dtype).to(DType::kFloat64);
+    const Tensor added = start.clone();
+    matmul_into(added, converted(a, dtype), converted(b, dtype), /*accumulate=*/true);
+    const Tensor wide = added.to(DType::kFloat64), wide_start = start.to(DType::kFloat64);
+    const double* const found = product.data<double>();
+    const double* const sum = wide.data<double>();
+    const double* const before = wide_start.data<double>();
     const double unit = dtype == DType::kFloat64 ? 0x1p-52 : dtype == DType::kFloat32 ? 0x1p-23 : 0x1p-7;
     // Partial sums grow like the root of k, and so the errors of k roundings like k; more where they happen
     // to be large.
     const double usual = unit * (static_cast<double>(k) + 16);
-    for (std::int64_t i = 0; i < m; ++i) {
-      for (std::int64_t j = 0; j < n; ++j) {
-        long double sum_of_terms = 0;  // its own rounding would eat up the tolerance
-        double peak = 8;
-        for (std::int64_t p = 0; p < k; ++p) {
-          sum_of_terms += static_cast<long double>(element(a, i, p)) * element(b, p, j);
-          peak = std::max(peak, std::abs(static_cast<double>(sum_of_terms)));
-        }
-        const double tolerance = usual * peak / 8;
-        double expected = static_cast<double>(sum_of_terms);
-        if (std::abs(c.data<double>()[i * n + j] - expected) > tolerance) FAIL(dtype_name(dtype));
-        expected += wide_start.data<double>()[i * n + j];
-        if (std::abs(wide.data<double>()[i * n + j] - expected) > tolerance) FAIL(dtype_name(dtype));
-      }
+    for (std::int64_t i = 0; i < m * n; ++i) {
+      const double tolerance = usual * expected[i].peak / 8;
+      if (!(std::abs(found[i] - expected[i].value) <= tolerance)) FAIL(dtype_name(dtype));
+      if (!(std::abs(sum[i] - (expected[i].value + before[i])) <= tolerance)) FAIL(dtype_name(dtype));
     }
   }
 }
