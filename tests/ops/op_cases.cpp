@@ -21,6 +21,18 @@ void check_reference(const OpCase& op_case) {
   }
 }
 
+void check_gradients(const OpCase& op_case) {
+  if (!op_case.gradients) return;
+  const Result result = run(op_case, op_case.inputs);
+  const std::vector<Tensor> expected = op_case.gradients(op_case.inputs, result.cotangents);
+  REQUIRE(result.num_outputs + expected.size() == result.tensors.size());
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    const std::size_t at = result.num_outputs + i;
+    // A gradient may be a sum of thousands.
+    check_close(result.tensors[at], expected[i], 1e-11, result.names[at] + " in float64");
+  }
+}
+
 void check_precision(const OpCase& op_case, DType dtype, double unit) {
   const std::vector<Tensor> inputs = converted(op_case.inputs, dtype);
   // The float64 run starts from the rounded inputs, so that only the op's own rounding shows.
@@ -57,13 +69,14 @@ void check_op_case(const OpCase& op_case) {
     INFO("instruction set " << cpu_isa_name(isa));
     const CpuIsaScope scope(isa);
     check_reference(op_case);
+    check_gradients(op_case);
     if (op_case.low_precision) {
       check_precision(op_case, DType::kFloat32, 0x1p-24);
       check_precision(op_case, DType::kBFloat16, 0x1p-9);
     }
     check_repeatable(op_case);
   }
-  if (!has_floating_elements(op_case.inputs)) return;  // nothing that gradcheck could change
+  if (op_case.gradients || !has_floating_elements(op_case.inputs)) return;  // compared, or nothing to change
   const GradCheckReport report = gradcheck(op_case.run, op_case.inputs, op_case.gradcheck);
   INFO(report.message);
   CHECK(report.passed);

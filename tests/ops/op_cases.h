@@ -20,6 +20,10 @@ struct OpCase {
   std::function<Outputs(const Inputs&)> run;
   /// The op in plain float64 loops, one tensor per output; undefined for outputs that are not compared.
   std::function<std::vector<Tensor>(const std::vector<Tensor>&)> reference;
+  /// Gradients of the floating inputs in plain float64 loops, from the inputs and the cotangents of the
+  /// outputs: for large inputs, instead of central differences, whose time grows like the square of the
+  /// elements.
+  std::function<std::vector<Tensor>(const std::vector<Tensor>&, const std::vector<Tensor>&)> gradients = {};
   GradCheckOptions gradcheck = {};
   /// Largest error of the float32 op, forward and backward, in units of 2^-24 times the largest magnitude of
   /// the tensor. The bfloat16 op gets the same number of units of 2^-9.
@@ -33,9 +37,9 @@ struct OpCase {
 };
 
 /// Runs a case every way. On the CPU (op_cases.cpp): forward against the reference in float64, gradient
-/// check, float32 and bfloat16 forward and backward against float64 with every instruction set that the
-/// processor has, bit-equal reruns and bit-equal results with one and with several threads. On a GPU:
-/// device_op_cases.cpp.
+/// check or gradients against theirs, float32 and bfloat16 forward and backward against float64 with every
+/// instruction set that the processor has, bit-equal reruns and bit-equal results with one and with several
+/// threads. On a GPU: device_op_cases.cpp.
 void check_op_case(const OpCase& op_case);
 
 using OpCases = std::vector<OpCase>;

@@ -44,7 +44,9 @@ Result run(const OpCase& op_case, const std::vector<Tensor>& inputs, Device devi
     Tensor seed = empty(outputs[i].shape(), DType::kFloat64);
     fill_normal(seed, {99, i}, 0.0, 1.0);
     // Rounded to bfloat16 first, so that every precision is given the same seed.
-    seeds.push_back(seed.to(DType::kBFloat16).to(outputs[i].dtype()).to(device));
+    seed = seed.to(DType::kBFloat16);
+    seeds.push_back(seed.to(outputs[i].dtype()).to(device));
+    result.cotangents.push_back(seed.to(DType::kFloat64));
     reached.push_back(outputs[i]);
   }
   result.num_outputs = outputs.size();

@@ -9,6 +9,7 @@ struct Result {
   std::vector<Tensor> tensors;
   std::vector<std::string> names;
   std::size_t num_outputs = 0;
+  std::vector<Tensor> cotangents;  ///< of the outputs that have gradients, in float64
 };
 
 /// Floating inputs in `dtype`, all others as they are.

@@ -18,6 +18,14 @@ std::vector<Tensor> reference(const std::vector<Tensor>& in) {
   return {y};
 }
 
+std::vector<Tensor> gradients(const std::vector<Tensor>& in, const std::vector<Tensor>& dy) {
+  const std::int64_t heads = in[0].dim(-2), d = in[0].dim(-1);
+  Tensor dscales = full({heads}, 0.0, DType::kFloat64);
+  for (std::int64_t i = 0; i < in[0].numel(); ++i)
+    dscales.data<double>()[i / d % heads] += dy[0].data<double>()[i] * in[0].data<double>()[i];
+  return {reference({dy[0], in[1]})[0], dscales};
+}
+
 }  // namespace
 
 OP_CASES(scale_heads) {
@@ -28,6 +36,7 @@ OP_CASES(scale_heads) {
                      .inputs = {normal(shape), normal({shape[-2]}, 2)},
                      .run = [](const Inputs& in) { return Outputs{scale_heads(in[0], in[1])}; },
                      .reference = reference});
+    if (shape.numel() > 20000) cases.back().gradients = gradients;
   }
   return cases;
 }
