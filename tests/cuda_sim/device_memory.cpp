@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdint>
 #include <cstdlib>
 #include <cstring>
 #include <iterator>
@@ -18,6 +19,8 @@
 namespace moh::sim {
 
 namespace {
+
+constexpr std::size_t kHugePage = std::size_t{2} << 20;
 
 int open_accesses = 0;
 
@@ -58,15 +61,17 @@ DeviceMemory& DeviceMemory::instance() {
 }
 
 DeviceMemory::DeviceMemory() {
-  void* memory = mmap(nullptr, kBytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  // In huge pages, where the kernel has them: each launch changes the protection of all pages, twice.
+  void* memory =
+      mmap(nullptr, kBytes + kHugePage, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (memory == MAP_FAILED)
     throw std::system_error(errno, std::generic_category(), "simulated device memory");
-  base_ = static_cast<std::byte*>(memory);
+  base_ = reinterpret_cast<std::byte*>(round_up(reinterpret_cast<std::uintptr_t>(memory), kHugePage));
+  madvise(base_, kBytes, MADV_HUGEPAGE);
 }
 
 void DeviceMemory::protect(int protection) const {
-  constexpr std::size_t kPage = 4096;
-  if (end_ > 0 && mprotect(base_, round_up(end_, kPage), protection) != 0)
+  if (end_ > 0 && mprotect(base_, round_up(end_, kHugePage), protection) != 0)
     throw std::system_error(errno, std::generic_category(), "simulated device memory");
 }
 
