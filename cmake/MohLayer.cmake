@@ -80,7 +80,8 @@ function(moh_cpu_kernels layer)
   set(flags_Avx512Bf16 ${flags_Avx512} -mavx512bf16)
   set(optimisation -O3)
   if(MOH_SANITIZE)
-    set(optimisation "") # that of the build type: instrumented code takes long to optimise
+    # That of the build type, and registers of a function are allocated at one go: instrumented code takes long to optimise.
+    set(optimisation $<$<CXX_COMPILER_ID:GNU>:-fira-region=one>)
   endif()
   foreach(isa IN LISTS MOH_CPU_ISAS MOH_CPU_MATRIX_ISAS)
     set(sources ${arg_MATRIX})
