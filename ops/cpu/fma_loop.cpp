@@ -7,21 +7,30 @@
 
 namespace moh {
 
-double run_fma_loop(std::int64_t rounds) {
+namespace {
+
+template <class Kernels>
+double run_loops(std::int64_t rounds) {
   const std::int64_t threads = num_threads();
-  double flops = 0;
-  visit_cpu_isa([&]<class Backend>() {
-    using Kernels = FmaLoopKernels<Backend>;
-    parallel_for(threads, 1, [&](std::int64_t begin, std::int64_t end) {
-      for (std::int64_t i = begin; i < end; ++i) {
-        // Converges to 1 / (1 - 0.5) = 2: no subnormal or infinite numbers, which may be slower.
-        const float sum = Kernels::run(rounds, 0.5F, 1.0F);
-        MOH_CHECK(sum > 0.0F, "the sums of a multiply-add loop are positive");
-      }
-    });
-    flops = static_cast<double>(threads * rounds * Kernels::flops_per_round());
+  parallel_for(threads, 1, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i) {
+      // Converges to 1 / (1 - 0.5) = 2, or grows by 1 a round: no subnormal or infinite numbers, which may be
+      // slower.
+      const float sum = Kernels::run(rounds, 0.5F, 1.0F);
+      MOH_CHECK(sum > 0.0F, "the sums of a multiply-add loop are positive");
+    }
   });
-  return flops;
+  return static_cast<double>(threads * rounds * Kernels::flops_per_round());
+}
+
+}  // namespace
+
+double run_fma_loop(std::int64_t rounds, DType dtype) {
+  if (dtype == DType::kBFloat16) {
+    return visit_matrix_isa(
+        [&]<class Backend>() { return run_loops<FmaLoopKernels<Backend, bfloat16>>(rounds); });
+  }
+  return visit_cpu_isa([&]<class Backend>() { return run_loops<FmaLoopKernels<Backend, float>>(rounds); });
 }
 
 }  // namespace moh

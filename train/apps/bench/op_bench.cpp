@@ -134,7 +134,7 @@ class Bench {
  private:
   /// A shared host changes its clock rate from minute to minute: a ceiling of the same seconds is comparable.
   void measure_products_again() {
-    if (options_.device == kCpu) products_.rate = measure_fma_gflops();
+    if (options_.device == kCpu) products_.rate = measure_fma_gflops(options_.dtype);
   }
 
   void run_product(const std::string& pass, const std::string& model, std::int64_t m, std::int64_t n,
@@ -156,13 +156,12 @@ class Bench {
 
   void report_ceilings(const CopyRates& copy, const Ceilings& products) {
     const std::string size = std::to_string(options_.megabytes) + " MiB";
-    const DType multiplied = options_.device == kCpu ? DType::kFloat32 : options_.dtype;
-    const std::string square = "square, " + std::string(dtype_name(multiplied));
+    const std::string square = "square, " + std::string(dtype_name(options_.dtype));
     report({"copy", "", size}, DType::kFloat32, copy.stores, memory_);
     if (copy.memcpy) report({"memcpy", "", size}, DType::kFloat32, *copy.memcpy, memory_);
     if (products.fma_gflops)
-      report({"fma", "", "registers"}, DType::kFloat32, *products.fma_gflops, products_);
-    report({"matmul peak", "", square}, multiplied, products.matmul_gflops, products_);
+      report({"fma", "", "registers"}, options_.dtype, *products.fma_gflops, products_);
+    report({"matmul peak", "", square}, options_.dtype, products.matmul_gflops, products_);
     if (products.published_gflops)
       report({"published peak", "", cuda::product_name()}, options_.dtype, *products.published_gflops,
              products_);

@@ -74,7 +74,7 @@ struct StepBenchRecord {
   StepFaults faults;
 
   StepFlops flops;
-  Ceilings ceilings;  ///< measured in the same process and with the same threads; on a GPU for the same dtype
+  Ceilings ceilings;  ///< measured in the same process and with the same threads; for the same dtype
 
   std::optional<StepProfile> profile;
 

@@ -52,7 +52,7 @@ Product measure_product(Device device, DType dtype, std::int64_t size) {
 /// GFLOP/s. On a GPU the size is doubled until a GEMM takes 1 ms, long compared to its launch; the best
 /// counts.
 double measure_matmul_rate(Device device, DType dtype) {
-  if (device == kCpu) return measure_product(kCpu, DType::kFloat32, 1536).gflops;
+  if (device == kCpu) return measure_product(kCpu, dtype, 1536).gflops;
   constexpr std::int64_t kLargest = 8192;
   constexpr double kLong = 1e-3;
   Product product{};
@@ -66,20 +66,20 @@ double measure_matmul_rate(Device device, DType dtype) {
 
 }  // namespace
 
-double measure_fma_gflops() {
+double measure_fma_gflops(DType dtype) {
   // About 20 ms per run: long compared to waking the threads, short enough that some run is not preempted.
   constexpr std::int64_t kProbe = 100'000;
-  const double probe = fastest(kCpu, [] { run_fma_loop(kProbe); });
+  const double probe = fastest(kCpu, [&] { run_fma_loop(kProbe, dtype); });
   const auto rounds = std::max(kProbe, static_cast<std::int64_t>(kProbe * 0.02 / probe));
   double flops = 0;
-  const double seconds = fastest(kCpu, [&] { flops = run_fma_loop(rounds); });
+  const double seconds = fastest(kCpu, [&] { flops = run_fma_loop(rounds, dtype); });
   return flops / seconds * 1e-9;
 }
 
 Ceilings measure_ceilings(Device device, DType dtype, bool tf32) {
   const MathModeScope mode({.tf32 = tf32});
   const MemoryPurposeScope purpose(MemoryPurpose::kWorkspace);
-  if (device == kCpu) return {measure_fma_gflops(), measure_matmul_rate(kCpu, dtype), {}};
+  if (device == kCpu) return {measure_fma_gflops(dtype), measure_matmul_rate(kCpu, dtype), {}};
   return {{}, measure_matmul_rate(device, dtype), published_gflops(cuda::product_name(), dtype, tf32)};
 }
 

@@ -12,9 +12,9 @@ namespace moh {
 /// Peak compute rates of the device, GFLOP/s, to which benchmarks relate what they measure. On the CPU with
 /// num_threads() threads.
 struct Ceilings {
-  /// float32 FMA on registers (ops/cpu/fma_loop.h); CPU only.
+  /// Multiply-adds of `dtype` on registers (ops/cpu/fma_loop.h); CPU only.
   std::optional<double> fma_gflops;
-  /// A large square GEMM by ops/linalg/matmul, in float32 on the CPU and in `dtype` on a GPU.
+  /// A large square GEMM of `dtype` by ops/linalg/matmul.
   double matmul_gflops = 0;
   /// The GPU's data sheet for `dtype`, where known (published_gflops).
   std::optional<double> published_gflops;
@@ -25,7 +25,7 @@ struct Ceilings {
 Ceilings measure_ceilings(Device device = kCpu, DType dtype = DType::kFloat32, bool tf32 = false);
 
 /// Ceilings::fma_gflops alone, in about a fifth of a second.
-double measure_fma_gflops();
+double measure_fma_gflops(DType dtype);
 
 /// GFLOP/s of dense GEMMs from the data sheet of a GPU, by the name that the driver reports: bfloat16 on
 /// tensor cores, float32 on tensor cores with `tf32` and without them otherwise; nothing for other dtypes and

@@ -1,9 +1,11 @@
 #include "train/trainer/run/start_run.h"
 
 #include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
+#include "core/cpu_isa.h"
 #include "core/cuda/backend.h"
 #include "ops/attention/backend.h"
 #include "train/base/log/logging.h"
@@ -57,10 +59,9 @@ void describe_device(const RunConfig& config) {
     log_info("device: " + cuda::describe_device());
     log_info("dense attention: " +
              describe_attention_backend(config.attention.backend, dtype_of(config.precision)));
-  } else if (config.precision == Precision::kBFloat16) {
-    log_warning(
-        "precision: bfloat16 on the CPU saves memory, not time: its arithmetic is float32's, with "
-        "conversions");
+  } else if (config.precision == Precision::kBFloat16 && cpu_isa() == base_isa(cpu_isa())) {
+    log_warning("precision: bfloat16 saves memory, not time, with the instruction set " +
+                std::string(cpu_isa_name(cpu_isa())) + ": its arithmetic is float32's, with conversions");
   }
 }
 
