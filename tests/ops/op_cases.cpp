@@ -33,16 +33,24 @@ void check_gradients(const OpCase& op_case) {
   }
 }
 
-void check_precision(const OpCase& op_case, DType dtype, double unit) {
-  const std::vector<Tensor> inputs = converted(op_case.inputs, dtype);
-  // The float64 run starts from the rounded inputs, so that only the op's own rounding shows.
-  const Result exact = run(op_case, converted(inputs, DType::kFloat64));
-  check_result(run(op_case, inputs), exact, op_case, unit, std::string(dtype_name(dtype)));
+/// A unit of rounding to nearest.
+double unit_of(DType dtype) {
+  return dtype == DType::kBFloat16 ? 0x1p-9 : 0x1p-24;
 }
 
-void check_repeatable(const OpCase& op_case) {
+void check_precision(const OpCase& op_case, DType dtype) {
+  const std::vector<Tensor> inputs = converted(op_case.inputs, dtype);
+  // The float64 run starts from the rounded inputs, so that only the op's own rounding shows.
+  const Result exact = run(op_case, converted(inputs, DType::kFloat64)), found = run(op_case, inputs);
+  check_result(found, exact, op_case, unit_of(dtype), std::string(dtype_name(dtype)));
+  if (cpu_isa() == base_isa(cpu_isa())) return;
+  const CpuIsaScope upcasting(base_isa(cpu_isa()));
+  check_error_ratio(found, run(op_case, inputs), exact, op_case, unit_of(dtype));
+}
+
+void check_repeatable(const OpCase& op_case, DType dtype) {
   const std::vector<Tensor> inputs =
-      op_case.low_precision ? converted(op_case.inputs, DType::kFloat32) : op_case.inputs;
+      op_case.low_precision ? converted(op_case.inputs, dtype) : op_case.inputs;
   const int threads = num_threads();
   set_num_threads(1);
   const Result one = run(op_case, inputs);
@@ -68,13 +76,15 @@ void check_op_case(const OpCase& op_case) {
     if (!cpu_has_isa(isa)) continue;
     INFO("instruction set " << cpu_isa_name(isa));
     const CpuIsaScope scope(isa);
+    if (op_case.low_precision) {
+      check_precision(op_case, DType::kBFloat16);
+      check_repeatable(op_case, DType::kBFloat16);
+    }
+    if (isa != base_isa(isa)) continue;  // all other types have the base's kernels
     check_reference(op_case);
     check_gradients(op_case);
-    if (op_case.low_precision) {
-      check_precision(op_case, DType::kFloat32, 0x1p-24);
-      check_precision(op_case, DType::kBFloat16, 0x1p-9);
-    }
-    check_repeatable(op_case);
+    if (op_case.low_precision) check_precision(op_case, DType::kFloat32);
+    check_repeatable(op_case, DType::kFloat32);
   }
   if (op_case.gradients || !has_floating_elements(op_case.inputs)) return;  // compared, or nothing to change
   const GradCheckReport report = gradcheck(op_case.run, op_case.inputs, op_case.gradcheck);

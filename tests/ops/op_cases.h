@@ -39,7 +39,8 @@ struct OpCase {
 /// Runs a case every way. On the CPU (op_cases.cpp): forward against the reference in float64, gradient
 /// check or gradients against theirs, float32 and bfloat16 forward and backward against float64 with every
 /// instruction set that the processor has, bit-equal reruns and bit-equal results with one and with several
-/// threads. On a GPU: device_op_cases.cpp.
+/// threads; errors of kernels that multiply bfloat16 as such against those that upcast it. On a GPU:
+/// device_op_cases.cpp.
 void check_op_case(const OpCase& op_case);
 
 using OpCases = std::vector<OpCase>;

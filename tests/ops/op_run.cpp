@@ -18,6 +18,26 @@ double largest(const Tensor& tensor) {
   return top;
 }
 
+double root_mean_square_error(const Tensor& found, const Tensor& expected) {
+  const Tensor a = found.to(DType::kFloat64), b = expected.to(DType::kFloat64);
+  double sum = 0;
+  for (std::int64_t i = 0; i < a.numel(); ++i) {
+    const double error = a.data<double>()[i] - b.data<double>()[i];
+    sum += error * error;
+  }
+  return std::sqrt(sum / static_cast<double>(std::max<std::int64_t>(a.numel(), 1)));
+}
+
+/// The magnitudes by which errors of a result's tensors are measured: see check_result().
+std::vector<double> scales_of(const Result& exact, const OpCase& op_case) {
+  double gradient_scale = op_case.gradient_scale;
+  for (std::size_t i = exact.num_outputs; i < exact.tensors.size(); ++i)
+    gradient_scale = std::max(gradient_scale, largest(exact.tensors[i]));
+  std::vector<double> scales(exact.tensors.size(), gradient_scale);
+  for (std::size_t i = 0; i < exact.num_outputs; ++i) scales[i] = std::max(largest(exact.tensors[i]), 1e-6);
+  return scales;
+}
+
 }  // namespace
 
 std::vector<Tensor> converted(const std::vector<Tensor>& inputs, DType dtype) {
@@ -74,16 +94,22 @@ void check_close(const Tensor& found, const Tensor& expected, double tolerance, 
 void check_result(const Result& found, const Result& expected, const OpCase& op_case, double unit,
                   const std::string& what) {
   REQUIRE(expected.tensors.size() == found.tensors.size());
-  double gradient_scale = op_case.gradient_scale;
-  for (std::size_t i = expected.num_outputs; i < expected.tensors.size(); ++i) {
-    gradient_scale = std::max(gradient_scale, largest(expected.tensors[i]));
-  }
+  const std::vector<double> scales = scales_of(expected, op_case);
   for (std::size_t i = 0; i < expected.tensors.size(); ++i) {
     if (!is_floating(expected.tensors[i].dtype())) continue;
-    const double scale =
-        i < expected.num_outputs ? std::max(largest(expected.tensors[i]), 1e-6) : gradient_scale;
-    check_close(found.tensors[i], expected.tensors[i], op_case.units * unit * scale,
+    check_close(found.tensors[i], expected.tensors[i], op_case.units * unit * scales[i],
                 found.names[i] + " in " + what);
+  }
+}
+
+void check_error_ratio(const Result& rounded, const Result& reference, const Result& exact,
+                       const OpCase& op_case, double unit) {
+  const std::vector<double> scales = scales_of(exact, op_case);
+  for (std::size_t i = 0; i < exact.tensors.size(); ++i) {
+    if (!is_floating(exact.tensors[i].dtype())) continue;
+    INFO(exact.names[i]);
+    const double error = root_mean_square_error(rounded.tensors[i], exact.tensors[i]);
+    CHECK(error <= 2 * root_mean_square_error(reference.tensors[i], exact.tensors[i]) + unit / 4 * scales[i]);
   }
 }
 

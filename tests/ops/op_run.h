@@ -27,6 +27,12 @@ void check_close(const Tensor& found, const Tensor& expected, double tolerance, 
 void check_result(const Result& found, const Result& expected, const OpCase& op_case, double unit,
                   const std::string& what);
 
+/// The root mean square error of each output and gradient that `rounded` has is at most twice that of
+/// `reference`, which computes in float32 from the same inputs. A quarter of `unit` of the largest magnitude
+/// is allowed beside it, for results that `reference` has exactly.
+void check_error_ratio(const Result& rounded, const Result& reference, const Result& exact,
+                       const OpCase& op_case, double unit);
+
 bool same_bits(const Result& a, const Result& b);
 
 }  // namespace moh::test
