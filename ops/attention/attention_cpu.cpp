@@ -377,6 +377,7 @@ void softmax_backward(BackwardScratch<T>& s, std::int64_t begin, std::int64_t ro
 template <class T>
 void softmax_backward_pairs(BackwardScratch<T>& s, std::int64_t begin, std::int64_t rows, const float* lse,
                             std::int64_t key, float factor) {
+  using P = Factor<T>;
   constexpr int kN = kLanes<float>;
   const auto gradient_of = [&](std::int64_t i, const Range& seen, int vec) __attribute__((always_inline)) {
     const std::int64_t at = i * kKeyBlock + vec * kN;
@@ -389,15 +390,26 @@ void softmax_backward_pairs(BackwardScratch<T>& s, std::int64_t begin, std::int6
     const Range first_seen = in_block(s.seen[begin + i], key),
                 next_seen = has_next ? in_block(s.seen[begin + next], key) : Range{0, 0};
     const float gate = s.gate[begin + i], next_gate = s.gate[begin + next];
-#pragma GCC unroll 4
-    for (int j = 0; j < kKeyVecs<float>; ++j) {
+    P *const p_left = s.p_left + i / 2 * kKeyBlock, *const ds_left = s.ds_left + i / 2 * kKeyBlock;
+    bfloat16 *const ds = s.ds + i * kKeyBlock, *const next_ds = ds + kKeyBlock;
+    const auto vector = [&](int j) __attribute__((always_inline)) {
       const SoftmaxGradient<float> a = gradient_of(i, first_seen, j), b = gradient_of(next, next_seen, j);
-      const std::int64_t pair = i / 2 * kKeyBlock + j * kN, row = i * kKeyBlock + j * kN;
-      TwoRounded(a.probability * gate, b.probability * next_gate).store_pairs(s.p_left + pair);
-      const TwoRounded ds(a.gradient, b.gradient);
-      ds.store_pairs(s.ds_left + pair);
-      ds.store_rows(s.ds + row, s.ds + row + kKeyBlock);
+      TwoRounded(a.probability * gate, b.probability * next_gate).store_pairs(p_left + j * kN);
+      const TwoRounded gradients(a.gradient, b.gradient);
+      gradients.store_pairs(ds_left + j * kN);
+      gradients.store_rows(ds + j * kN, next_ds + j * kN);
+    };
+    const int first_end = vecs_of<float>(first_seen).end, next_end = vecs_of<float>(next_seen).end;
+    const int end = first_end > next_end ? first_end : next_end;
+    if (end == kKeyVecs<float>) {  // the common case: the number of vectors is a compile-time constant
+#pragma GCC unroll 4
+      for (int j = 0; j < kKeyVecs<float>; ++j) vector(j);
+      continue;
     }
+    for (int j = 0; j < end; ++j) vector(j);
+    const std::int64_t rest = kKeyBlock - end * kN;
+    for (P* factors : {p_left, ds_left}) set_zero(factors + end * kN, rest);
+    for (bfloat16* row : {ds, next_ds}) set_zero(row + end * kN, rest);
   }
 }
 

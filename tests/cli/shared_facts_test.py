@@ -117,6 +117,17 @@ class Text(TwoMachines):
         # What changes no result may differ.
         self.both("train", code=support.DONE, second=["--log-level=debug"], env={"OMP_NUM_THREADS": "2"})
 
+    def test_another_instruction_set_for_bfloat16_alone(self):
+        """avx512_bf16 has kernels of its own for bfloat16, and those of avx512 for float32."""
+        pair = ["avx512", "avx512_bf16"]
+        if any(self.command("--version", env={"MOH_CPU_ISA": isa}).returncode != support.DONE for isa in pair):
+            self.skipTest("this processor or this build has no AVX512-BF16")
+        other = pair[self.moh("--version").endswith(", avx512)\n")]
+        self.settings(precision="bfloat16")
+        self.refused("instruction set", "train", code=support.CONFIG_ERROR, env={"MOH_CPU_ISA": other})
+        self.settings()
+        self.both("train", code=support.DONE, env={"MOH_CPU_ISA": other})
+
     def test_evaluations_and_analyses(self):
         self.settings(**{"output.dir": f"{HERE}/run"})
         self.single("a", "train", self.folder / "tiny.yaml")

@@ -204,7 +204,8 @@ class MohTest(unittest.TestCase):
             self.assertIn(str(part), output)
 
     def instruction_sets(self):
-        """Instruction sets that this processor and this build have, the least one first, as MOH_CPU_ISA names them."""
+        """Instruction sets with kernels for float32 that this processor and this build have, the least one first, as MOH_CPU_ISA
+        names them."""
         known = ("baseline", "avx2", "avx512")
         return [name for name in known if self.command("--version", env={"MOH_CPU_ISA": name}).returncode == DONE]
 

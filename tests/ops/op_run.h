@@ -29,7 +29,7 @@ void check_result(const Result& found, const Result& expected, const OpCase& op_
 
 /// The root mean square error of each output and gradient that `rounded` has is at most twice that of
 /// `reference`, which computes in float32 from the same inputs. A quarter of `unit` of the largest magnitude
-/// is allowed beside it, for results that `reference` has exactly.
+/// is allowed beside it, for sums of a few terms, where the difference is one of chance.
 void check_error_ratio(const Result& rounded, const Result& reference, const Result& exact,
                        const OpCase& op_case, double unit);
 

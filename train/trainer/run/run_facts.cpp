@@ -68,9 +68,11 @@ std::string shortened(const std::string& value) {
 }  // namespace
 
 SharedFacts program_facts(const RunConfig& config) {
+  // The one whose kernels the run uses: in float32 machines with and without AVX512-BF16 have the same bits.
+  const CpuIsa isa = config.precision == Precision::kBFloat16 ? cpu_isa() : base_isa(cpu_isa());
   SharedFacts facts = {
       {FactKind::kProgram, "version of moh", MOH_VERSION},
-      {FactKind::kMachine, "instruction set", std::string(cpu_isa_name(cpu_isa()))},
+      {FactKind::kMachine, "instruction set", std::string(cpu_isa_name(isa))},
       {FactKind::kNote, "program", checksum_of_program()},
       {FactKind::kNote, "C library", c_library()},
   };
