@@ -316,10 +316,12 @@ void gather_for_backward(const AttentionBackward<T>& args, const List& list, std
   set_zero(s.dout + rows * row, (tiles - rows) * row);
   set_zero(s.dq, tiles * padded);
   if constexpr (kPairs<T>) {
-    for (const auto& [from, to] : {std::pair(s.q, s.q_right), std::pair(s.dout, s.dout_right)}) {
+    const auto pack_right = [&](const Factor<T>* from, Factor<T>* to) {
       const auto row_at = [&](std::int64_t i) { return reinterpret_cast<const bfloat16*>(from + i * row); };
       pack_right_rows<T>(row_at, tiles, d, to, padded);
-    }
+    };
+    pack_right(s.q, s.q_right);
+    pack_right(s.dout, s.dout_right);
   }
 }
 
@@ -378,7 +380,7 @@ template <class T>
 void softmax_backward_pairs(BackwardScratch<T>& s, std::int64_t begin, std::int64_t rows, const float* lse,
                             std::int64_t key, float factor) {
   using P = Factor<T>;
-  constexpr int kN = kLanes<float>;
+  constexpr std::int64_t kN = kLanes<float>;
   const auto gradient_of = [&](std::int64_t i, const Range& seen, int vec) __attribute__((always_inline)) {
     const std::int64_t at = i * kKeyBlock + vec * kN;
     return SoftmaxGradient<float>(load(s.scores + at) * factor, load(s.dp + at) * s.gate[begin + i],

@@ -218,7 +218,7 @@ struct TwoRounded {
   }
   /// As pairs of the first and the second.
   [[gnu::always_inline]] void store_pairs(Bf16Pair* to) const {
-    store_zipped(to, std::make_index_sequence<2 * kLanes<float>>{});
+    store_zipped(to, std::make_index_sequence<2 * std::size_t{kLanes<float>}>{});
   }
   /// As rows of their own.
   [[gnu::always_inline]] void store_rows(bfloat16* first, bfloat16* second) const {

@@ -266,13 +266,13 @@ std::size_t tiled_gemm_batch_scratch_bytes(const GemmShape& s, const GemmBatch& 
 
 template void tiled_gemm_batch(const GemmShape&, const GemmBatch&, const float*, const float*, float*, bool);
 
-#define MOH_INSTANTIATE(T, C)                                               \
-  template void tiled_gemm(const GemmShape&, const T*, const T*, C*, bool); \
-  template std::size_t tiled_gemm_scratch_bytes<T, C>(const GemmShape&);
-MOH_INSTANTIATE(float, float)
-MOH_INSTANTIATE(double, double)
-MOH_INSTANTIATE(bfloat16, bfloat16)
-MOH_INSTANTIATE(bfloat16, float)
-#undef MOH_INSTANTIATE
+template void tiled_gemm(const GemmShape&, const float*, const float*, float*, bool);
+template void tiled_gemm(const GemmShape&, const double*, const double*, double*, bool);
+template void tiled_gemm(const GemmShape&, const bfloat16*, const bfloat16*, bfloat16*, bool);
+template void tiled_gemm(const GemmShape&, const bfloat16*, const bfloat16*, float*, bool);
+template std::size_t tiled_gemm_scratch_bytes<float, float>(const GemmShape&);
+template std::size_t tiled_gemm_scratch_bytes<double, double>(const GemmShape&);
+template std::size_t tiled_gemm_scratch_bytes<bfloat16, bfloat16>(const GemmShape&);
+template std::size_t tiled_gemm_scratch_bytes<bfloat16, float>(const GemmShape&);
 
 }  // namespace moh

@@ -30,7 +30,7 @@ void check_append(const Shape& tokens, std::int64_t capacity, std::int64_t lengt
     const bool is_new = t >= 0 && t < count;
     const std::int64_t from = is_new ? ((b * count + t) * heads + head) * d + c : i;
     const auto same = [&](const Tensor& cache, const Tensor& x) {
-      return std::memcmp(cache.data<T>() + i, x.data<T>() + from, sizeof(T)) == 0;
+      return cache.data<T>()[i] == x.data<T>()[from];
     };
     right = right && same(k_cache, is_new ? k : k_before) && same(v_cache, is_new ? v : v_before);
   }

@@ -17,7 +17,6 @@ namespace {
 using config::above;
 using config::above_up_to;
 using config::at_least;
-using config::choice_of;
 using config::describe;
 using config::Difference;
 using config::from_below;
