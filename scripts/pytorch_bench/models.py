@@ -184,10 +184,11 @@ def place(module, device, dtype):
 
 class Optimizer:
     """Clipping and AdamW as in moh: weight decay for matrices only; bfloat16 weights have float32 master copies, which are
-    updated from float32 gradients. `optim` is that section of the configuration."""
+    updated from float32 gradients. Weights that are not trained, as DiT's positions, are left alone. `optim` is that section of
+    the configuration."""
 
     def __init__(self, model, optim):
-        self.weights = list(model.parameters())
+        self.weights = [weight for weight in model.parameters() if weight.requires_grad]
         self.mixed = any(weight.dtype != torch.float32 for weight in self.weights)
         self.masters = [weight.detach().float() for weight in self.weights] if self.mixed else self.weights
         if self.mixed:

@@ -312,13 +312,14 @@ class OptimizerTest(unittest.TestCase):
 
         torch.manual_seed(5)
         module = place(torch.nn.Linear(8, 4), "cpu", dtype)
+        module.frozen = torch.nn.Parameter(torch.ones(3, dtype=dtype), requires_grad=False)
         with torch.no_grad():
             for weight in module.parameters():
                 weight.copy_(weight.bfloat16())  # the same beginning for both
         optimizer = Optimizer(module, self.OPTIM)
         for step in range(5):
             optimizer.zero_grad()
-            for i, weight in enumerate(module.parameters()):
+            for i, weight in enumerate((module.weight, module.bias)):
                 torch.manual_seed(100 * step + i)
                 weight.grad = torch.randn(weight.shape).bfloat16().to(dtype)
             optimizer.step()
@@ -327,9 +328,16 @@ class OptimizerTest(unittest.TestCase):
     def test_bfloat16_weights_follow_float32_masters(self):
         plain, _ = self.train(torch.float32)
         mixed, optimizer = self.train(torch.bfloat16)
-        for expected, found, master in zip(plain.parameters(), mixed.parameters(), optimizer.masters):
-            torch.testing.assert_close(master, expected.detach())
-            torch.testing.assert_close(found.detach(), expected.detach().bfloat16(), rtol=0, atol=0)
+        self.assertEqual(len(optimizer.masters), 2)
+        for name, master in zip(("weight", "bias"), optimizer.masters):
+            expected, found = (getattr(module, name).detach() for module in (plain, mixed))
+            torch.testing.assert_close(master, expected)
+            torch.testing.assert_close(found, expected.bfloat16(), rtol=0, atol=0)
+
+    def test_weights_that_are_not_trained_stay(self):
+        for dtype in (torch.float32, torch.bfloat16):
+            module, _ = self.train(dtype)
+            torch.testing.assert_close(module.frozen.detach(), torch.ones(3, dtype=dtype), rtol=0, atol=0)
 
 
 class WorkerTest(unittest.TestCase):
@@ -364,13 +372,14 @@ class WorkerTest(unittest.TestCase):
         tiny = ("model.preset=none", "model.image_size=8", "model.hidden=24", "model.heads=4", "model.layers=2",
                 "train.batch_size=2", "model.moh.router=learned", "model.moh.num_shared=1", "model.moh.top_k=2")
         runner = measure.Runner(MOH, sys.executable, timeout=60)
-        config = runner.resolved(("configs/dit/paper.yaml", *tiny))
-        code, (record,) = self.work({"work": "step", "compile": False, "config": config})
-        self.assertEqual(code, 0, record)
-        self.assertGreater(record["first_loss"], 0.5)
-        code, (record,) = self.work({"work": "sample", "compile": False, "config": config, "batch": 2, "guidance": 1.5})
-        self.assertEqual(code, 0, record)
-        self.assertGreater(record["step_ms"], 0)
+        for precision in ("float32", "bfloat16"):
+            config = runner.resolved(("configs/dit/paper.yaml", *tiny, f"precision={precision}"))
+            code, (record,) = self.work({"work": "step", "compile": False, "config": config})
+            self.assertEqual(code, 0, record)
+            self.assertGreater(record["first_loss"], 0.5)
+            code, (record,) = self.work({"work": "sample", "compile": False, "config": config, "batch": 2, "guidance": 1.5})
+            self.assertEqual(code, 0, record)
+            self.assertGreater(record["step_ms"], 0)
 
     def test_step_in_bfloat16(self):
         for overrides in ((), MOH_OVERRIDES):
