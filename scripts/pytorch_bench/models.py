@@ -183,9 +183,9 @@ def place(module, device, dtype):
 
 
 class Optimizer:
-    """Clipping and AdamW as in moh: weight decay for matrices only; bfloat16 weights have float32 master copies, which are
-    updated from float32 gradients. Weights that are not trained, as DiT's positions, are left alone. `optim` is that section of
-    the configuration."""
+    """Clipping (a limit of 0: none) and AdamW as in moh: weight decay for matrices only; bfloat16 weights have float32 master
+    copies, which are updated from float32 gradients. Weights that are not trained, as DiT's positions, are left alone. `optim`
+    is that section of the configuration."""
 
     def __init__(self, model, optim):
         self.weights = [weight for weight in model.parameters() if weight.requires_grad]
@@ -207,7 +207,8 @@ class Optimizer:
     def step(self):
         if self.mixed:
             torch._foreach_copy_([master.grad for master in self.masters], [weight.grad for weight in self.weights])
-        torch.nn.utils.clip_grad_norm_(self.masters, self.limit)
+        if self.limit > 0:
+            torch.nn.utils.clip_grad_norm_(self.masters, self.limit)
         self.adamw.step()
         if self.mixed:
             with torch.no_grad():

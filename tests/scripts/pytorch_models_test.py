@@ -307,7 +307,7 @@ def load_moh_weights(model, path):
 class OptimizerTest(unittest.TestCase):
     OPTIM = {"learning_rate": 0.1, "betas": [0.9, 0.95], "eps": 1e-8, "weight_decay": 0.1, "clip_grad_norm": 1.0}
 
-    def train(self, dtype):
+    def train(self, dtype, **changes):
         from models import Optimizer, place
 
         torch.manual_seed(5)
@@ -316,7 +316,7 @@ class OptimizerTest(unittest.TestCase):
         with torch.no_grad():
             for weight in module.parameters():
                 weight.copy_(weight.bfloat16())  # the same beginning for both
-        optimizer = Optimizer(module, self.OPTIM)
+        optimizer = Optimizer(module, {**self.OPTIM, **changes})
         for step in range(5):
             optimizer.zero_grad()
             for i, weight in enumerate((module.weight, module.bias)):
@@ -338,6 +338,11 @@ class OptimizerTest(unittest.TestCase):
         for dtype in (torch.float32, torch.bfloat16):
             module, _ = self.train(dtype)
             torch.testing.assert_close(module.frozen.detach(), torch.ones(3, dtype=dtype), rtol=0, atol=0)
+
+    def test_a_limit_of_0_clips_nothing(self):
+        for dtype in (torch.float32, torch.bfloat16):
+            (free, _), (wide, _) = self.train(dtype, clip_grad_norm=0), self.train(dtype, clip_grad_norm=1e9)
+            torch.testing.assert_close(free.weight, wide.weight, rtol=0, atol=0)
 
 
 class WorkerTest(unittest.TestCase):
@@ -377,6 +382,7 @@ class WorkerTest(unittest.TestCase):
             code, (record,) = self.work({"work": "step", "compile": False, "config": config})
             self.assertEqual(code, 0, record)
             self.assertGreater(record["first_loss"], 0.5)
+            self.assertNotEqual(record["last_loss"], record["first_loss"])  # it learns
             code, (record,) = self.work({"work": "sample", "compile": False, "config": config, "batch": 2, "guidance": 1.5})
             self.assertEqual(code, 0, record)
             self.assertGreater(record["step_ms"], 0)
