@@ -132,12 +132,13 @@ class CosineAttention(nn.Module):
         return x.view(*x.shape[:2], -1, self.head_dim).transpose(1, 2)
 
     def scaled(self, q, log_keys):
-        """(q + e_h) softplus(tau_h) log(keys of a query), for unit queries."""
+        """(q + e_h) softplus(tau_h) log(keys of a query), for unit queries; log_keys in the dtype of q, or a number."""
         return (q + self.query_embedding) * (F.softplus(self.temperature) * log_keys)
 
     def position_bias(self):
         """[H, N, M]"""
-        return self.cpb_fc2(F.relu(self.cpb_fc1(self.coordinates)))[self.index].permute(2, 0, 1)
+        coordinates = self.coordinates.to(self.cpb_fc1.weight.dtype)
+        return self.cpb_fc2(F.relu(self.cpb_fc1(coordinates)))[self.index].permute(2, 0, 1)
 
     def out(self, x, y):
         """From heads y [B, H, N, d]: the layer's output and its load-balance loss."""
@@ -192,11 +193,11 @@ class AggregatedAttention(CosineAttention):
 
     def forward(self, x):
         q = F.normalize(self.split(self.q(x)), dim=-1)
-        scaled = self.scaled(q, self.log_keys)
+        scaled = self.scaled(q, self.log_keys.to(q.dtype))
         k, v = self.split(self.kv(x)).chunk(2, dim=1)
         k, v = self.neighbours(torch.cat([F.normalize(k, dim=-1), v], dim=1)).chunk(2, dim=1)
         pooled_k, pooled_v = self.split(self.kv(self.pooled(x))).chunk(2, dim=1)
-        local = (scaled.unsqueeze(-2) @ k).squeeze(-2) + self.relative_pos_bias_local.unsqueeze(1) + self.outside
+        local = (scaled.unsqueeze(-2) @ k).squeeze(-2) + self.relative_pos_bias_local.unsqueeze(1) + self.outside.to(q.dtype)
         far = scaled @ F.normalize(pooled_k, dim=-1).transpose(-2, -1) + self.position_bias()
         local, far = torch.cat([local, far], dim=-1).softmax(-1).split([local.shape[-1], far.shape[-1]], dim=-1)
         local = local + q @ self.learnable_tokens + self.learnable_bias

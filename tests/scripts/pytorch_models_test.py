@@ -394,6 +394,15 @@ class WorkerTest(unittest.TestCase):
             self.assertEqual(code, 0, record)
             self.assertAlmostEqual(record["first_loss"], math.log(256), delta=0.3)
 
+    def test_step_with_images_in_bfloat16(self):
+        for architecture, heads in ROUTED_IMAGES.items():
+            for routed in ((), heads):
+                config = resolved_images(f"model.architecture={architecture}", "precision=bfloat16", *routed)
+                with self.subTest(architecture, routed=routed):
+                    code, (record,) = self.work({"work": "step", "compile": False, "config": config})
+                    self.assertEqual(code, 0, record)
+                    self.assertAlmostEqual(record["first_loss"], math.log(3), delta=0.3)
+
     @unittest.skipIf(torch.cuda.is_available(), "there is a GPU")
     def test_without_a_gpu(self):
         for work in ("versions", "attention"):
