@@ -5,6 +5,7 @@
   scripts/bench_pytorch.py                                # all cases, Markdown tables
   scripts/bench_pytorch.py --cases llama_step attention --threads 2 --json
   scripts/bench_pytorch.py --isa avx2                     # as on a processor without AVX-512
+  scripts/bench_pytorch.py --precision bfloat16           # weights and activations of 16 bits
   scripts/bench_pytorch.py --device cuda                  # on a GPU
 
 Cases:
@@ -33,13 +34,14 @@ is reported at once and again at the end, does not stop the others, and makes th
 is asked what it uses; one that uses another is an error, but a library may use less. Without --isa both sides have to use
 the same, the best of the processor.
 
-On the CPU both sides compute in float32 with the same sizes, which come from configs/ through `moh config`. Peak memory
-is the peak resident set of the process; for PyTorch the smallest of all modes, also without what `import torch` takes.
+Both sides have the same sizes, which come from configs/ through `moh config`, and compute in the --precision: float32, the
+default on the CPU, without TF32; or bfloat16, the default on a GPU. Then weights and activations are bfloat16; AdamW's master
+weights, moments and gradients, rotary tables, the router's softmax, and the loss are float32; there is no autocast.
 
-With --device cuda both compute in bfloat16: weights and activations are bfloat16; AdamW's master weights, moments and
-gradients, rotary tables, the router's softmax, and the loss are float32; there is no autocast. Times are device times, by
-CUDA events; no loss is read before the end; the modes are eager and torch.compile. Before each pass of attention,
-moh_module and conv both sides flush L2 by overwriting four times its size. Peak memory is that of the tensors on the GPU.
+On the CPU peak memory is the peak resident set of the process; for PyTorch the smallest of all modes, also without what
+`import torch` takes. With --device cuda it is that of the tensors on the GPU; times are device times, by CUDA events; no loss
+is read before the end; the modes are eager and torch.compile; and before each pass of attention, moh_module and conv both
+sides flush L2 by overwriting four times its size.
 --setup installs PyPI's package for this system, which on Linux x86-64 is PyTorch with CUDA.
 """
 
@@ -63,6 +65,7 @@ def parse_arguments(arguments):
     add("--venv", metavar="DIR", default=DEFAULT_VENV, help="the virtual environment to use (default: %(default)s)")
     add("--moh", default="build/release/moh", help="the moh program (default: %(default)s)")
     add("--device", choices=cases.DEVICES, default="cpu", help="cpu or cuda (default: %(default)s)")
+    add("--precision", choices=list(cases.DTYPES), help="of both sides (default: float32; with --device cuda bfloat16)")
     add("--isa", choices=isa.ISAS, help="instruction set for both sides, on the CPU (default: the processor's best)")
     add("--cases", nargs="+", choices=cases.CASES, metavar="CASE", help="default: all that are practical on the device")
     add("--threads", type=thread_counts, metavar="N,N", help="default: 1,2; with --device cuda 4")
@@ -80,6 +83,7 @@ def parse_arguments(arguments):
     options = parser.parse_args(arguments)
     if options.isa and options.device != "cpu":
         parser.error("--isa is for --device cpu")
+    options.precision = options.precision or cases.PRECISION_OF[options.device]
     options.cases = options.cases or cases.USUAL[options.device]
     options.threads = options.threads or ([1, 2] if options.device == "cpu" else [4])
     options.modes = options.modes or measure.MODES_OF[options.device]
@@ -145,7 +149,7 @@ def require_gpu(runner):
 
 def comparisons(options):
     """Yields (case, [comparison])."""
-    terms = cases.Terms(options.warmups, options.repeats, options.device)
+    terms = cases.Terms(options.warmups, options.repeats, options.device, options.precision)
     for case in options.cases:
         every = [comparison for threads in options.threads
                  for comparison in cases.CASES[case](threads, terms, options.masks)]
@@ -205,7 +209,7 @@ def run(options):
     if options.device == "cuda":
         require_gpu(runner)
     with_compile = any(measure.MODES[mode][0] for mode in options.modes)
-    environment = report.environment(runner, os.cpu_count(), options.device, with_compile)
+    environment = report.environment(runner, os.cpu_count(), options.device, options.precision, with_compile)
     print(json.dumps(environment) if options.json else report.environment_text(environment, options) + "\n", flush=True)
     if "isa" in environment:
         isa.check(options.isa, environment["isa"])

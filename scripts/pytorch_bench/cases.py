@@ -54,20 +54,27 @@ class Comparison:
     memory: list = field(default_factory=list)  # (what, moh side, PyTorch side)
 
 
-DEVICES = ("cpu", "cuda")
+# The precision of a device unless another is named, and the options' names for them.
+PRECISION_OF = {"cpu": "float32", "cuda": "bfloat16"}
+DEVICES = tuple(PRECISION_OF)
+DTYPES = {"float32": "f32", "bfloat16": "bf16"}
 
 
 @dataclass(frozen=True)
 class Terms:
-    """Warm-ups and repeats of a process, and its device: the CPU with float32, or a GPU with bfloat16."""
+    """Warm-ups and repeats of a process, its device, and the precision of both sides, None for that of the device."""
 
     warmups: int
     repeats: int
     device: str = "cpu"
+    precision: str | None = None
+
+    def __post_init__(self):
+        object.__setattr__(self, "precision", self.precision or PRECISION_OF[self.device])
 
     @property
     def dtype(self):
-        return "f32" if self.device == "cpu" else "bf16"
+        return DTYPES[self.precision]
 
     @property
     def moh_options(self):
@@ -77,7 +84,7 @@ class Terms:
     @property
     def moh_settings(self):
         """Overrides of a configuration."""
-        return ("precision=float32",) if self.device == "cpu" else (f"device={self.device}", "precision=bfloat16")
+        return (*(() if self.device == "cpu" else (f"device={self.device}",)), f"precision={self.precision}")
 
 
 LLAMA = "configs/bench/llama_384.yaml"
@@ -148,7 +155,8 @@ DIT, DIT_PRESETS = "configs/dit/paper.yaml", {"dense": "dit_s_2", "MoH-90": "moh
 
 def dit_settings(terms):
     """The recipe of the paper's diffusion models is for a GPU, with TF32, and has several micro-batches."""
-    return ("train.accumulate=1", *(("device=cpu", "tf32=false") if terms.device == "cpu" else ()))
+    plain = terms.device == "cpu" or terms.precision == "float32"
+    return ("train.accumulate=1", *(("device=cpu",) if terms.device == "cpu" else ()), *(("tf32=false",) if plain else ()))
 
 
 def dit_step(threads, terms, _masks):

@@ -36,14 +36,14 @@ def git_commit():
     return f"{commit} with changes" if commit and changed else commit or "unknown"
 
 
-def environment(runner, cores, device, with_compile):
+def environment(runner, cores, device, precision, with_compile):
     job = json.dumps({"work": "versions", "threads": 1, "device": device, "compile": with_compile})
     moh = runner.text([runner.moh, "--version"]).strip()
     versions = runner.run([runner.python, "-B", str(WORKER), job])[0]
     if "isa" in versions:
         versions["isa"] = {"moh": isa.of_moh(moh), **versions["isa"]}
     return {"kind": "environment", "date": datetime.date.today().isoformat(), "cpu": cpu_model(), "cores": cores,
-            "moh": moh, "moh_commit": git_commit(), **versions}
+            "moh": moh, "moh_commit": git_commit(), "precision": precision, **versions}
 
 
 def environment_text(record, options):
@@ -51,8 +51,8 @@ def environment_text(record, options):
     pytorch = f"PyTorch {record['torch']} ({libraries}; {record['capability']}), Python {record['python']}"
     moh = f"{record['moh']}, sources at {record['moh_commit']}"
     gpu = f"{record['gpu']}, driver {record['driver']}; " if "gpu" in record else ""
-    text = (f"{record['date']}; {gpu}{record['cpu']}, {record['cores']} cores; {moh}; {pytorch}. {options.rounds} "
-            f"rounds of {options.repeats} repeats after {options.warmups} to warm up.")
+    text = (f"{record['date']}; {gpu}{record['cpu']}, {record['cores']} cores; {moh}; {pytorch}. Both in "
+            f"{options.precision}, {options.rounds} rounds of {options.repeats} repeats after {options.warmups} to warm up.")
     if "isa" in record:
         text += f" {isa.sentence(record['isa'])}"
     return text

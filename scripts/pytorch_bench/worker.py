@@ -416,6 +416,7 @@ def main():
     torch.set_num_threads(job["threads"])
     torch.set_num_interop_threads(1)
     torch.set_float32_matmul_precision("highest")
+    torch.backends.cudnn.allow_tf32 = False  # of convolutions
     torch.set_flush_denormal(True)
     torch.manual_seed(1)
     try:

@@ -25,6 +25,8 @@ from model_settings import routed  # noqa: E402
 from pytorch_bench import cases, isa, measure, report, routing  # noqa: E402
 from pytorch_bench.measure import BenchError  # noqa: E402
 
+ALL_TERMS = [cases.Terms(1, 1, device, precision) for device in cases.DEVICES for precision in cases.DTYPES]
+
 # A `moh` that answers as the commands of the cases do, one step time after the other.
 FAKE_MOH = """
     import json, os, pathlib, sys
@@ -136,9 +138,9 @@ class ArithmeticTest(unittest.TestCase):
             measure.check_same_models(comparison, results)
 
     def test_every_case_reads_sides_that_it_has(self):
-        for case, make, device in ((*item, device) for item in cases.CASES.items() for device in cases.DEVICES):
-            for comparison in make(2, cases.Terms(1, 1, device), cases.MASKS):
-                with self.subTest(case=case, name=comparison.name, device=device):
+        for case, make, terms in ((*item, terms) for item in cases.CASES.items() for terms in ALL_TERMS):
+            for comparison in make(2, terms, cases.MASKS):
+                with self.subTest(case=case, name=comparison.name, terms=terms):
                     read = {r.side for figure in comparison.figures for r in (figure.ours, figure.other)}
                     self.assertEqual(read, set(comparison.sides))
                     for _, moh, other in comparison.memory:
@@ -301,14 +303,15 @@ class ConfigTest(Folder):
 
     def test_the_configurations_of_all_cases_are_there(self):
         runner = measure.Runner(MOH, sys.executable, timeout=60)
-        for make, device in ((make, device) for make in cases.CASES.values() for device in cases.DEVICES):
-            for comparison in make(1, cases.Terms(1, 1, device), cases.MASKS):
+        for make, terms in ((make, terms) for make in cases.CASES.values() for terms in ALL_TERMS):
+            for comparison in make(1, terms, cases.MASKS):
                 for side in comparison.sides.values():
                     if isinstance(side, cases.TorchSide) and side.config:
                         config = runner.resolved(side.config)
                         self.check_model(config)
-                        self.assertEqual(config["precision"], "float32" if device == "cpu" else "bfloat16")
-                        self.assertEqual(config["device"], "cpu" if device == "cpu" else "cuda:0")
+                        self.assertEqual(config["precision"], terms.precision)
+                        self.assertFalse(config["tf32"] and terms.precision == "float32")
+                        self.assertEqual(config["device"], "cpu" if terms.device == "cpu" else "cuda:0")
                         self.assertEqual(config["train"]["accumulate"], 1)
 
     def check_model(self, config):
@@ -333,6 +336,23 @@ class ConfigTest(Folder):
         attention, *_ = cases.attention(4, cases.Terms(1, 1, "cuda"), ["causal"])
         self.assertEqual(attention.sides["moh"].arguments[-5:], ("--device", "cuda", "--dtype", "bf16", "--json"))
         self.assertEqual([attention.sides["PyTorch"].job[key] for key in ("device", "dtype")], ["cuda", "bf16"])
+
+    def test_precision_is_that_of_the_device_or_the_one_named(self):
+        for arguments, precision in (([], "float32"), (["--device", "cuda"], "bfloat16"),
+                                     (["--precision", "bfloat16"], "bfloat16"),
+                                     (["--device", "cuda", "--precision", "float32"], "float32")):
+            with self.subTest(arguments):
+                self.assertEqual(bench_pytorch.parse_arguments(arguments).precision, precision)
+
+    def test_both_sides_of_every_case_have_the_precision(self):
+        for case, make, terms in ((*item, terms) for item in cases.CASES.items() for terms in ALL_TERMS):
+            for comparison in make(1, terms, cases.MASKS):
+                for side in comparison.sides.values():
+                    with self.subTest(case=case, name=comparison.name, terms=terms):
+                        words = side.arguments if isinstance(side, cases.MohSide) else (*side.config, side.job["dtype"])
+                        found = {precision for precision, dtype in cases.DTYPES.items()
+                                 if f"precision={precision}" in words or dtype in words}
+                        self.assertEqual(found, {terms.precision})
 
 
 # The same two on a machine with a GPU.
@@ -416,11 +436,19 @@ class RunTest(Folder):
         turns = [line for line in result.stderr.splitlines() if "round" in line]
         self.assertEqual([("PyTorch" in line) for line in turns], [False, True] * 3)
 
+    def test_both_sides_compute_in_the_precision_asked_for(self):
+        result = self.bench_with_fakes("--rounds", "1", "--precision", "bfloat16", "--json")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertEqual(json.loads(result.stdout.splitlines()[0])["precision"], "bfloat16")
+        command, = (json.loads(line) for line in (self.folder / "moh.log").read_text().splitlines())
+        self.assertIn("precision=bfloat16", command)
+        self.assertEqual(self.bench("--precision", "float16").returncode, 2)
+
     def test_prints_tables(self):
         result = self.bench_with_fakes("--rounds", "1")
         self.assertEqual(result.returncode, 0, result.stderr)
         self.assertIn("; moh 0.0.0 (commit 0123456789, GNU 12.2.0, no CUDA, avx512), sources at ", result.stdout)
-        self.assertIn("PyTorch 9.9 (MKL 1; AVX512), Python 3.", result.stdout)
+        self.assertIn("PyTorch 9.9 (MKL 1; AVX512), Python 3. Both in float32, 1 rounds of 10 repeats", result.stdout)
         self.assertIn("Instruction sets: moh avx512; PyTorch AVX512; MKL Intel(R) AVX2.", result.stdout)
         self.assertIn("### llama_step", result.stdout)
         self.assertIn("| llama_384, T 256, batch 8 | 2 | step | moh | 100.00 | PyTorch, eager tuned | 300.00 | "
