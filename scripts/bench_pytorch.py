@@ -32,7 +32,8 @@ is reported at once and again at the end, does not stop the others, and makes th
 --isa holds both sides to an instruction set: moh's kernels (MOH_CPU_ISA), PyTorch's (ATEN_CPU_CAPABILITY), its libraries
 (MKL_ENABLE_INSTRUCTIONS, ONEDNN_MAX_CPU_ISA), and torch.compile's compiler (TORCHINDUCTOR_CPP_MARCH, since 2.15). Every part
 is asked what it uses; one that uses another is an error, but a library may use less. Without --isa both sides have to use
-the same, the best of the processor.
+the same, the best of the processor; of AVX-512, AVX512-BF16 and AMX, which differ in products of bfloat16 alone, each then uses
+what it is fastest with. --isa avx512_bf16 forbids AMX, --isa avx512 both.
 
 Both sides have the same sizes, which come from configs/ through `moh config`, and compute in the --precision: float32, the
 default on the CPU, without TF32; or bfloat16, the default on a GPU. Then weights and activations are bfloat16; AdamW's master

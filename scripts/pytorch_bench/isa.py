@@ -1,7 +1,8 @@
 """Instruction sets of the CPU: holds both sides to one, and checks what they say that they use. The standard library only.
 
 moh, ATen (PyTorch's own kernels) and torch.compile use the one that they are told, or the best of the processor. The libraries
-below PyTorch choose for themselves, up to a limit.
+below PyTorch choose for themselves, up to a limit. They alone multiply bfloat16 by AVX512-BF16 or AMX: ATen and torch.compile
+know AVX-512 at most.
 """
 
 import os
@@ -10,7 +11,8 @@ import re
 
 from pytorch_bench.measure import BenchError
 
-ISAS = ("baseline", "avx2", "avx512")  # as MOH_CPU_ISA names them, in order
+ISAS = ("baseline", "avx2", "avx512", "avx512_bf16")  # as MOH_CPU_ISA names them, in order
+ORDER = (*ISAS, "amx")
 
 # By ISA, for ATen and the code that torch.compile writes; for MKL; for oneDNN; and for torch.compile's compiler, which compiles
 # for the processor otherwise: what moh's kernels are compiled for.
@@ -19,7 +21,10 @@ VARIABLES = {
                  "TORCHINDUCTOR_CPP_MARCH": "x86-64-v2"},
     "avx2": {"ATEN_CPU_CAPABILITY": "avx2", "MKL_ENABLE_INSTRUCTIONS": "AVX2", "ONEDNN_MAX_CPU_ISA": "AVX2",
              "TORCHINDUCTOR_CPP_MARCH": "x86-64-v3"},
-    "avx512": {"ATEN_CPU_CAPABILITY": "avx512"},
+    # The best of each library without bfloat16, and the best without AMX.
+    "avx512": {"ATEN_CPU_CAPABILITY": "avx512", "MKL_ENABLE_INSTRUCTIONS": "AVX512_E2", "ONEDNN_MAX_CPU_ISA": "AVX512_CORE_VNNI"},
+    "avx512_bf16": {"ATEN_CPU_CAPABILITY": "avx512", "MKL_ENABLE_INSTRUCTIONS": "AVX512_E3",
+                    "ONEDNN_MAX_CPU_ISA": "AVX512_CORE_BF16"},
 }
 
 
@@ -53,9 +58,10 @@ def of_moh(version):
 LIBRARIES = ("MKL", "oneDNN")
 
 
-# "Intel(R) Architecture" is all that MKL says on a processor of AMD, where its kernels are of AVX2 (mkl_blas_def_*_zen).
-WORDS = (("baseline", "SSE|DEFAULT|INVALID_VEC_ISA|baseline|CNR:COMPATIBLE"), ("avx512", "AVX-?512"),
-         ("avx2", r"AVX|^Intel\(R\) Architecture$"))
+# "Intel(R) Architecture" is all that MKL says on a processor of AMD, where its kernels are of AVX2 (mkl_blas_def_*_zen). oneDNN
+# calls AVX-512 with bfloat16 and float16 AVX10.1.
+WORDS = (("baseline", "SSE|DEFAULT|INVALID_VEC_ISA|baseline|CNR:COMPATIBLE"), ("amx", r"Intel(\(R\))? AMX"),
+         ("avx512_bf16", r"AVX-?512.*BF(LOAT)?16|AVX ?10"), ("avx512", "AVX-?512"), ("avx2", r"AVX|^Intel\(R\) Architecture$"))
 
 
 def in_words(text):
@@ -63,20 +69,26 @@ def in_words(text):
     return next((isa for isa, pattern in WORDS if re.search(pattern, text, re.IGNORECASE)), None)
 
 
+def base(isa):
+    """The instruction set without the products of bfloat16 that some processors add to it."""
+    return "avx512" if isa in ("avx512_bf16", "amx") else isa
+
+
 def check(asked, said):
     """Raises BenchError if the sides use more than one instruction set, or another than was asked for. `said`: what each part
-    says, moh first."""
+    says, moh first. Unless one was asked for, each side multiplies bfloat16 as it is fastest on the processor."""
     found = {part: in_words(text) for part, text in said.items()}
     wanted = asked or found["moh"]
     for part, isa in found.items():
+        same = isa == wanted if part == "moh" or asked and part in LIBRARIES else base(isa) == base(wanted)
         may_be_less = part in LIBRARIES or asked is None and isa is None
-        if isa != wanted and not (may_be_less and rank(isa) < rank(wanted)):
+        if not same and not (may_be_less and rank(isa) < rank(wanted)):
             remedy = "" if asked else f"; --isa {min(filter(None, found.values()), key=rank)} holds both sides to one"
             raise BenchError(f"--isa: expected {wanted} on both sides, found {part}: {said[part]}{remedy}")
 
 
 def rank(isa):
-    return ISAS.index(isa) if isa else -1
+    return ORDER.index(isa) if isa else -1
 
 
 def sentence(said):

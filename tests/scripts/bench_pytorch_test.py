@@ -160,6 +160,9 @@ class ArithmeticTest(unittest.TestCase):
 
 
 MKL_SAYS = "Intel(R) Advanced Vector Extensions 2 (Intel(R) AVX2)"
+MKL_SAYS_512 = "Intel(R) Advanced Vector Extensions 512 (Intel(R) AVX-512)"
+ONEDNN_SAYS_BF16 = "Intel AVX-512 with Intel DL Boost and bfloat16 support"
+ONEDNN_SAYS_AMX = "Intel AVX10.1 and Intel AMX with bfloat16 and 8-bit integer support"
 
 
 class IsaTest(Folder):
@@ -168,9 +171,17 @@ class IsaTest(Folder):
                 "baseline": ("baseline", "DEFAULT", "INVALID_VEC_ISA", "SSE", "Intel SSE4.1",
                              "Intel(R) Streaming SIMD Extensions 4.2 (Intel(R) SSE4.2)",
                              "Intel(R) Architecture, CNR:COMPATIBLE"),
-                "avx2": ("avx2", "AVX2", MKL_SAYS, "Intel AVX2 with Intel DL Boost", "Intel(R) Architecture"),
+                "avx2": ("avx2", "AVX2", MKL_SAYS, "Intel AVX2 with Intel DL Boost", "Intel(R) Architecture",
+                         "Intel AVX2 with Intel DL Boost, float16 and bfloat16 support"),
                 "avx512": ("avx512", "AVX512", "avx512 avx512_vnni amx_tile", "Intel AVX-512 with Intel DL Boost",
-                           "Intel(R) Advanced Vector Extensions 512 (Intel(R) AVX-512)"),
+                           "Intel AVX-512 with AVX512BW, AVX512VL, and AVX512DQ extensions", MKL_SAYS_512,
+                           f"{MKL_SAYS_512} with support of Intel(R) Deep Learning Boost (Intel(R) DL Boost)"),
+                "avx512_bf16": ("avx512_bf16", ONEDNN_SAYS_BF16, f"{ONEDNN_SAYS_BF16} on Ymm/Zmm", "Intel AVX 10.1",
+                                "Intel AVX10.2", f"{MKL_SAYS_512} with support for INT8, BF16, and FP16 (limited) instructions",
+                                f"{MKL_SAYS_512} with support of Intel(R) Deep Learning Boost (Intel(R) DL Boost) and bfloat16"),
+                "amx": (ONEDNN_SAYS_AMX, "Intel AVX-512 with float16, Intel DL Boost and bfloat16 support and Intel AMX with "
+                        "bfloat16 and 8-bit integer support", f"{MKL_SAYS_512} with support for INT8, BF16, FP16 (limited) "
+                        "instructions, and Intel(R) Advanced Matrix Extensions (Intel(R) AMX) with INT8 and BF16"),
                 None: ("SVE256", "ARM Neon")}.items():
             for text in texts:
                 with self.subTest(text):
@@ -199,8 +210,29 @@ class IsaTest(Folder):
             with self.subTest(part, text=text):
                 with self.assertRaisesRegex(BenchError, f"--isa: expected avx2 on both sides, found {part}: {re.escape(text)}$"):
                     isa.check("avx2", {**avx2, part: text})
-        with self.assertRaisesRegex(BenchError, "expected avx512 .*found PyTorch: AVX2; --isa avx2 holds both sides to one"):
-            isa.check(None, {**avx2, "moh": "avx512"})
+        for moh in ("avx512", "avx512_bf16"):
+            with self.assertRaisesRegex(BenchError, f"expected {moh} .*found PyTorch: AVX2; --isa avx2 holds both sides to one"):
+                isa.check(None, {**avx2, "moh": moh})
+
+    def test_libraries_alone_multiply_bfloat16_by_instructions_of_their_own(self):
+        avx512 = {"PyTorch": "AVX512", "MKL": "Intel(R) Architecture", "torch.compile": "avx512 avx512_vnni",
+                  "its compiler": "AVX512"}
+        texts = {"avx512": "Intel AVX-512 with Intel DL Boost", "avx512_bf16": ONEDNN_SAYS_BF16, "amx": ONEDNN_SAYS_AMX}
+        for moh in ("avx512", "avx512_bf16"):
+            for onednn, text in texts.items():
+                said = {"moh": moh, **avx512, "oneDNN": text}
+                with self.subTest(moh, onednn=onednn):
+                    isa.check(None, said)  # each side as it is fastest
+                    if isa.rank(onednn) <= isa.rank(moh):
+                        isa.check(moh, said)
+                    else:
+                        with self.assertRaisesRegex(BenchError, f"--isa: expected {moh} on both sides, found oneDNN: {text}$"):
+                            isa.check(moh, said)
+        for asked, moh in (("avx512", "avx512_bf16"), ("avx512_bf16", "avx512")):
+            with self.assertRaisesRegex(BenchError, f"--isa: expected {asked} on both sides, found moh: {moh}$"):
+                isa.check(asked, {"moh": moh, **avx512, "oneDNN": texts["avx512"]})
+        with self.assertRaisesRegex(BenchError, "expected avx2 on both sides, found oneDNN: "):
+            isa.check(None, {"moh": "avx2", "PyTorch": "AVX2", "oneDNN": ONEDNN_SAYS_BF16})
 
     def test_variables(self):
         self.assertEqual(isa.variables(None, "cache"), {})

@@ -431,8 +431,13 @@ class WorkerTest(unittest.TestCase):
 
     @unittest.skipUnless(platform.machine() in ("x86_64", "AMD64"), "another processor")
     def test_every_part_says_its_instruction_set(self):
-        with tempfile.TemporaryDirectory() as folder, \
-                unittest.mock.patch.dict(os.environ, isa.variables("baseline", folder)):
+        version = subprocess.run([MOH, "--version"], capture_output=True, text=True, check=True).stdout.strip()
+        for name in {"baseline", isa.of_moh(version)}:
+            with self.subTest(name):
+                self.check_instruction_sets(name)
+
+    def check_instruction_sets(self, name):
+        with tempfile.TemporaryDirectory() as folder, unittest.mock.patch.dict(os.environ, isa.variables(name, folder)):
             code, (record,) = self.work({"work": "versions", "compile": True})
         self.assertEqual(code, 0, record)
         said = record["isa"]
@@ -441,7 +446,7 @@ class WorkerTest(unittest.TestCase):
 
         if not hasattr(config.cpp, "march"):  # before 2.15
             del said["its compiler"]
-        isa.check("baseline", {"moh": "baseline", **said})
+        isa.check(name, {"moh": name, **said})
 
     def test_says_why_it_cannot(self):
         code, (record,) = self.work({"work": "step", "compile": False, "config": {}})
