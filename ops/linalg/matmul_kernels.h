@@ -21,8 +21,8 @@ inline constexpr std::int64_t kGemmPanel = 64;
 /// Rows of a register tile.
 inline constexpr std::int64_t kGemmTile = 6;
 
-/// The multiply-adds of one task: ranges of rows and columns of c, and of k. They begin at whole tiles,
-/// panels and blocks of the depth.
+/// The multiply-adds of one task: ranges of rows and columns of c, and of k. They begin at whole tiles
+/// (MatmulKernels::kTile), panels and blocks of the depth.
 struct GemmTask {
   std::int64_t row_begin, row_end, column_begin, column_end, k_begin, k_end;
 };
@@ -38,6 +38,8 @@ struct PackedColumns {
 /// the division into tasks; it is rounded to bfloat16 once.
 template <class Backend, class T, class C = T>
 struct MatmulKernels {
+  /// Rows of c that are multiplied at a time.
+  static constexpr std::int64_t kTile = kGemmTile;
   /// Elements of k in a block; the last block may have fewer.
   static std::int64_t depth_of_block(const GemmShape& shape);
   /// Whether rows of a that is not transposed are packed, too, by each task.

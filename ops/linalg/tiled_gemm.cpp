@@ -31,9 +31,10 @@ struct GemmRange {
   std::int64_t columns() const { return column_end - column_begin; }
 };
 
+template <class Kernels>
 std::vector<GemmTask> gemm_tasks(std::int64_t m, const GemmRange& range, const GemmParts& parts) {
   std::vector<GemmTask> tasks;
-  const auto row = [&](std::int64_t i) { return part_begin(m, kGemmTile, i, parts.rows); };
+  const auto row = [&](std::int64_t i) { return part_begin(m, Kernels::kTile, i, parts.rows); };
   const auto column = [&](std::int64_t j) {
     return range.column_begin + part_begin(range.columns(), kGemmPanel, j, parts.columns);
   };
@@ -60,16 +61,25 @@ struct TaskCosts {
   std::int64_t row, column;
 };
 
-/// The division of c that gives the busiest thread the least work, in parts of at most `most_rows` rows.
-GemmParts best_parts(std::int64_t m, std::int64_t columns, std::int64_t most_rows, const TaskCosts& costs) {
-  const std::int64_t threads = num_threads(), tiles = num_chunks(m, kGemmTile),
+/// Rows whose block of the depth takes half of the second-level cache.
+template <class Kernels>
+std::int64_t rows_in_cache(const GemmShape& s) {
+  const std::int64_t rows = l2_cache_bytes() / 2 / Kernels::packed_bytes(Kernels::depth_of_block(s));
+  return std::max<std::int64_t>(rows / Kernels::kTile, 1) * Kernels::kTile;
+}
+
+/// The division of `columns` columns of c that gives the busiest thread the least work, in parts of at most
+/// rows_in_cache() rows.
+template <class Kernels>
+GemmParts best_parts(const GemmShape& s, std::int64_t columns, const TaskCosts& costs) {
+  const std::int64_t m = s.m, threads = num_threads(), tiles = num_chunks(m, Kernels::kTile),
                      panels = num_chunks(columns, kGemmPanel);
-  const std::int64_t fewest = num_chunks(m, most_rows);
+  const std::int64_t fewest = num_chunks(m, rows_in_cache<Kernels>(s));
   GemmParts best{fewest, 1};
   std::int64_t least = std::numeric_limits<std::int64_t>::max();
   for (std::int64_t rows = fewest; rows <= std::min(tiles, fewest + 2 * threads); ++rows) {
     for (std::int64_t cuts = 1; cuts <= std::min(panels, num_chunks(2 * threads, rows)); ++cuts) {
-      const std::int64_t height = most_in_part(m, kGemmTile, rows),
+      const std::int64_t height = most_in_part(m, Kernels::kTile, rows),
                          width = std::min(columns, most_in_part(columns, kGemmPanel, cuts));
       const std::int64_t work = height * width + costs.row * height + costs.column * width;
       const std::int64_t longest = work * num_chunks(rows * cuts, threads);
@@ -82,13 +92,6 @@ GemmParts best_parts(std::int64_t m, std::int64_t columns, std::int64_t most_row
   return best;
 }
 
-/// Rows whose block of the depth takes half of the second-level cache.
-template <class Kernels>
-std::int64_t rows_in_cache(const GemmShape& s) {
-  const std::int64_t rows = l2_cache_bytes() / 2 / Kernels::packed_bytes(Kernels::depth_of_block(s));
-  return std::max<std::int64_t>(rows / kGemmTile, 1) * kGemmTile;
-}
-
 /// The division of c for multiply_apart. The packed rows of a task stay in its caches.
 template <class Kernels>
 GemmParts parts_apart(const GemmShape& s) {
@@ -96,7 +99,7 @@ GemmParts parts_apart(const GemmShape& s) {
   constexpr std::int64_t kPackTransposed = 24, kPack = 8;
   const std::int64_t row = s.transpose_a ? kPackTransposed : Kernels::packs_rows(s) ? kPack : 0;
   const std::int64_t column = s.transpose_b ? kPackTransposed : kPack;
-  return best_parts(s.m, s.n, rows_in_cache<Kernels>(s), {row, column});
+  return best_parts<Kernels>(s, s.n, {row, column});
 }
 
 /// The division of `columns` columns of c for multiply_together. A block of a and a panel of b stay in L2
@@ -104,8 +107,7 @@ GemmParts parts_apart(const GemmShape& s) {
 template <class Kernels>
 GemmParts parts_together(const GemmShape& s, std::int64_t columns) {
   constexpr std::int64_t kPack = 8, kReadPanel = 8;
-  return best_parts(s.m, columns, rows_in_cache<Kernels>(s),
-                    {Kernels::packs_rows(s) ? kPack : 0, kReadPanel});
+  return best_parts<Kernels>(s, columns, {Kernels::packs_rows(s) ? kPack : 0, kReadPanel});
 }
 
 /// How much of b multiply_together packs at a time: blocks of the depth of as many columns as fit, or all of
@@ -132,7 +134,7 @@ std::size_t packed_bytes(const PackedExtent& extent) {
 /// Bytes of scratch of a task of the largest part.
 template <class Kernels>
 std::size_t task_bytes(const GemmShape& s, std::int64_t columns, const GemmParts& parts, bool packs) {
-  return Kernels::scratch_bytes(s, most_in_part(s.m, kGemmTile, parts.rows),
+  return Kernels::scratch_bytes(s, most_in_part(s.m, Kernels::kTile, parts.rows),
                                 most_in_part(columns, kGemmPanel, parts.columns), packs);
 }
 
@@ -148,7 +150,7 @@ bool works_apart(const GemmShape& s) {
 template <class Kernels, class T, class C>
 void multiply_apart(const GemmShape& s, const T* a, const T* b, C* c, bool accumulate) {
   const GemmParts parts = parts_apart<Kernels>(s);
-  run_tasks(gemm_tasks(s.m, {0, s.n, 0, s.k}, parts), is_serial(s),
+  run_tasks(gemm_tasks<Kernels>(s.m, {0, s.n, 0, s.k}, parts), is_serial(s),
             task_bytes<Kernels>(s, s.n, parts, /*packs=*/true),
             [&](const GemmTask& task, std::byte* scratch) {
               Kernels::multiply(s, a, b, c, accumulate, task, nullptr, scratch);
@@ -173,7 +175,7 @@ void multiply_together(const GemmShape& s, const T* a, const T* b, C* c, bool ac
         for (std::int64_t i = first; i < last; ++i)
           Kernels::pack(s, b, columns, column + i / blocks * kGemmPanel, k + i % blocks * depth);
       });
-      run_tasks(gemm_tasks(s.m, {column, column_end, k, k_end}, parts), /*serial=*/false, scratch,
+      run_tasks(gemm_tasks<Kernels>(s.m, {column, column_end, k, k_end}, parts), /*serial=*/false, scratch,
                 [&](const GemmTask& task, std::byte* own) {
                   Kernels::multiply(s, a, b, c, accumulate, task, &columns, own);
                 });
@@ -247,7 +249,8 @@ void tiled_gemm_batch(const GemmShape& s, const GemmBatch& batch, const T* a, co
     const GemmParts parts = parts_in_batch<Kernels>(s, batch.count);
     std::vector<BatchTask> tasks;
     for (std::int64_t i = 0; i < batch.count; ++i) {
-      for (const GemmTask& task : gemm_tasks(s.m, {0, s.n, 0, s.k}, parts)) tasks.push_back({i, task});
+      for (const GemmTask& task : gemm_tasks<Kernels>(s.m, {0, s.n, 0, s.k}, parts))
+        tasks.push_back({i, task});
     }
     run_tasks(tasks, /*serial=*/false, task_bytes<Kernels>(s, s.n, parts, /*packs=*/true),
               [&](const BatchTask& each, std::byte* scratch) {
