@@ -13,7 +13,7 @@ add_custom_target(moh_pages ALL DEPENDS ${pages}/moh.1 ${pages}/moh)
 
 install(TARGETS moh)
 if(MOH_CPU_KERNELS STREQUAL "native")
-  install(CODE "message(NOTICE \"CPU kernels for ${MOH_CPU_ISAS} ${MOH_CPU_MATRIX_ISAS} alone; MOH_CPU_KERNELS=all makes them for other processors, too\")")
+  install(CODE "message(NOTICE \"CPU kernels for ${MOH_CPU_ISAS} ${MOH_CPU_MATRIX_ISAS} ${MOH_CPU_GEMM_ISAS} alone; MOH_CPU_KERNELS=all makes them for other processors, too\")")
 endif()
 install(PROGRAMS scripts/plot_run.py DESTINATION ${CMAKE_INSTALL_BINDIR} RENAME moh-plot-run)
 install(PROGRAMS scripts/plot_heads.py DESTINATION ${CMAKE_INSTALL_BINDIR} RENAME moh-plot-heads)

@@ -64,13 +64,13 @@ function(moh_layer name)
   endforeach()
 endfunction()
 
-# moh_cpu_kernels(LAYER SOURCES FILE... [MATRIX FILE...])
+# moh_cpu_kernels(LAYER SOURCES FILE... [MATRIX FILE...] [GEMM FILE...])
 #
 # Compiles kernel files once per instruction set of MOH_CPU_ISAS, those after MATRIX per instruction set of MOH_CPU_MATRIX_ISAS,
-# too; core/cpu_isa.h chooses among them at run time. Each copy instantiates its templates with its own tag type (MOH_ISA), so that
-# the linker keeps them apart.
+# too, and those after GEMM per instruction set of MOH_CPU_GEMM_ISAS alone; core/cpu_isa.h chooses among them at run time. Each
+# copy instantiates its templates with its own tag type (MOH_ISA), so that the linker keeps them apart.
 function(moh_cpu_kernels layer)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "SOURCES;MATRIX")
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "SOURCES;MATRIX;GEMM")
   set(flags_Baseline "")
   if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
     set(flags_Baseline -march=x86-64-v2)
@@ -78,15 +78,21 @@ function(moh_cpu_kernels layer)
   set(flags_Avx2 -march=x86-64-v3)
   set(flags_Avx512 -march=x86-64-v4 -mprefer-vector-width=512)
   set(flags_Avx512Bf16 ${flags_Avx512} -mavx512bf16)
+  set(flags_Amx ${flags_Avx512Bf16} -mamx-tile -mamx-bf16)
+  list(GET MOH_CPU_ISAS 0 least)
+  set(flags_AmxPlain ${flags_${least}})
   set(optimisation -O3)
   if(MOH_SANITIZE)
     # That of the build type, and registers of a function are allocated at one go: instrumented code takes long to optimise.
     set(optimisation $<$<CXX_COMPILER_ID:GNU>:-fira-region=one>)
   endif()
-  foreach(isa IN LISTS MOH_CPU_ISAS MOH_CPU_MATRIX_ISAS)
-    set(sources ${arg_MATRIX})
+  foreach(isa IN LISTS MOH_CPU_ISAS MOH_CPU_MATRIX_ISAS MOH_CPU_GEMM_ISAS)
     if(isa IN_LIST MOH_CPU_ISAS)
-      list(APPEND sources ${arg_SOURCES})
+      set(sources ${arg_SOURCES} ${arg_MATRIX})
+    elseif(isa IN_LIST MOH_CPU_MATRIX_ISAS)
+      set(sources ${arg_MATRIX})
+    else()
+      set(sources ${arg_GEMM})
     endif()
     if(NOT sources)
       continue()

@@ -15,8 +15,13 @@ namespace moh {
 namespace {
 
 #define MOH_LIST(Isa) CpuIsa::k##Isa,
-constexpr CpuIsa kCompiled[] = {MOH_COMPILED_ISAS(MOH_LIST) MOH_COMPILED_MATRIX_ISAS(MOH_LIST)};
+constexpr CpuIsa kCompiled[] = {MOH_COMPILED_ISAS(MOH_LIST) MOH_COMPILED_MATRIX_ISAS(MOH_LIST)
+                                    MOH_COMPILED_GEMM_ISAS(MOH_LIST)};
 #undef MOH_LIST
+
+bool is_compiled(CpuIsa isa) {
+  return std::ranges::find(kCompiled, isa) != std::end(kCompiled);
+}
 
 std::string compiled_names() {
   std::string names;
@@ -51,6 +56,7 @@ CpuIsa isa_from_environment() {
   if (text == nullptr || *text == '\0') return best_isa();
   std::string known;
   for (const CpuIsa isa : kCpuIsas) {
+    if (isa == CpuIsa::kAmxPlain && !is_compiled(isa)) continue;
     known.append(known.empty() ? "" : ", ").append(cpu_isa_name(isa));
     if (cpu_isa_name(isa) != text) continue;
     require_isa("MOH_CPU_ISA", isa);
@@ -71,7 +77,12 @@ CpuIsa cpu_isa() {
 }
 
 bool cpu_has_isa(CpuIsa isa) {
-  return processor_has(isa) && std::ranges::find(kCompiled, isa) != std::end(kCompiled);
+  return is_compiled(isa) && processor_has(isa) && processor_has(base_isa(isa));
+}
+
+CpuIsa base_isa(CpuIsa isa) {
+  if (isa == CpuIsa::kAmxPlain) return kCompiled[0];
+  return isa == CpuIsa::kAvx512Bf16 || isa == CpuIsa::kAmx ? CpuIsa::kAvx512 : isa;
 }
 
 std::string_view cpu_isa_name(CpuIsa isa) {
@@ -84,6 +95,10 @@ std::string_view cpu_isa_name(CpuIsa isa) {
       return "avx512";
     case CpuIsa::kAvx512Bf16:
       return "avx512_bf16";
+    case CpuIsa::kAmx:
+      return "amx";
+    case CpuIsa::kAmxPlain:
+      return "amx_plain";
   }
   fail_check(__FILE__, __LINE__, "isa", "unknown CpuIsa value");
 }

@@ -21,14 +21,21 @@ decltype(auto) visit_cpu_isa(Fn&& fn) {
   fail_check(__FILE__, __LINE__, "cpu_isa()", "an instruction set without kernels");
 }
 
-/// visit_cpu_isa() for kernels that multiply matrices of bfloat16, which Avx512Bf16 has of its own: with the
-/// tag of cpu_isa().
+/// visit_cpu_isa() for kernels that multiply matrices of bfloat16: with the tag of cpu_isa() where that has
+/// such kernels of its own, as Avx512Bf16.
 template <class Fn>
 decltype(auto) visit_matrix_isa(Fn&& fn) {
-  const CpuIsa isa = cpu_isa();
-  MOH_COMPILED_ISAS(MOH_VISIT)
+  [[maybe_unused]] const CpuIsa isa = cpu_isa();
   MOH_COMPILED_MATRIX_ISAS(MOH_VISIT)
-  fail_check(__FILE__, __LINE__, "cpu_isa()", "an instruction set without kernels");
+  return visit_cpu_isa(fn);
+}
+
+/// visit_matrix_isa() for the GEMM of bfloat16, and its peak rate, which Amx has of its own, too.
+template <class Fn>
+decltype(auto) visit_gemm_isa(Fn&& fn) {
+  [[maybe_unused]] const CpuIsa isa = cpu_isa();
+  MOH_COMPILED_GEMM_ISAS(MOH_VISIT)
+  return visit_matrix_isa(fn);
 }
 
 #undef MOH_VISIT

@@ -13,8 +13,8 @@ Usage: [MOH_PRESET=release|debug|asan] scripts/test.sh [--every-isa] [--werror] 
 
   scripts/test.sh                    everything
   scripts/test.sh --every-isa        the tests of ops, models and golden data under the other instruction sets, too:
-                                     entries isa.ISA.PROGRAM for baseline, avx2, avx512, avx512_bf16; ctest lists as skipped those
-                                     that this processor lacks, and the one that all other tests run with. Without it,
+                                     entries isa.ISA.PROGRAM for baseline, avx2, avx512, avx512_bf16, amx, amx_plain; ctest lists as
+                                     skipped those that this processor lacks, and the one that all other tests run with. Without it,
                                      a new build has kernels of this processor's instruction set alone
   scripts/test.sh --werror           with warnings as errors, as continuous integration does
   scripts/test.sh -R moh_attention   tests whose name matches

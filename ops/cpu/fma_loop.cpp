@@ -27,7 +27,7 @@ double run_loops(std::int64_t rounds) {
 
 double run_fma_loop(std::int64_t rounds, DType dtype) {
   if (dtype == DType::kBFloat16) {
-    return visit_matrix_isa(
+    return visit_gemm_isa(
         [&]<class Backend>() { return run_loops<FmaLoopKernels<Backend, bfloat16>>(rounds); });
   }
   return visit_cpu_isa([&]<class Backend>() { return run_loops<FmaLoopKernels<Backend, float>>(rounds); });

@@ -215,5 +215,29 @@ void load_transposed(const C* from, std::int64_t from_row, std::int64_t rows, st
   }
 }
 
+/// sums = the task's part of c, upcast.
+template <class C>
+void load_sums(const GemmShape& s, const C* c, const GemmTask& task, Acc<C>* sums, std::int64_t sums_row) {
+  const std::int64_t rows = task.row_end - task.row_begin, columns = task.column_end - task.column_begin;
+  if (s.transpose_c)
+    return load_transposed(c + task.column_begin * s.ldc + task.row_begin, s.ldc, rows, columns, sums,
+                           sums_row);
+  for (std::int64_t i = 0; i < rows; ++i) {
+    gather_row<C>(c + (task.row_begin + i) * s.ldc + task.column_begin, Acc<C>(1), sums + i * sums_row,
+                  columns);
+  }
+}
+/// The task's part of c = sums, rounded.
+template <class C>
+void store_sums(const GemmShape& s, const Acc<C>* sums, std::int64_t sums_row, const GemmTask& task, C* c) {
+  const std::int64_t rows = task.row_end - task.row_begin, columns = task.column_end - task.column_begin;
+  if (s.transpose_c)
+    return store_transposed(sums, sums_row, rows, columns, c + task.column_begin * s.ldc + task.row_begin,
+                            s.ldc);
+  for (std::int64_t i = 0; i < rows; ++i)
+    store_row<C>(sums + i * sums_row, Acc<C>(1), c + (task.row_begin + i) * s.ldc + task.column_begin,
+                 columns);
+}
+
 }  // namespace
 }  // namespace moh

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <type_traits>
 
 #include "core/cpu_isa.h"
 
@@ -20,6 +21,8 @@ struct GemmShape {
 inline constexpr std::int64_t kGemmPanel = 64;
 /// Rows of a register tile.
 inline constexpr std::int64_t kGemmTile = 6;
+/// Rows of a block of two tiles of AMX, one above the other.
+inline constexpr std::int64_t kGemmBlockOfAmx = 32;
 
 /// The multiply-adds of one task: ranges of rows and columns of c, and of k. They begin at whole tiles
 /// (MatmulKernels::kTile), panels and blocks of the depth.
@@ -39,7 +42,9 @@ struct PackedColumns {
 template <class Backend, class T, class C = T>
 struct MatmulKernels {
   /// Rows of c that are multiplied at a time.
-  static constexpr std::int64_t kTile = kGemmTile;
+  static constexpr std::int64_t kTile =
+      std::is_same_v<Backend, cpu::Amx> || std::is_same_v<Backend, cpu::AmxPlain> ? kGemmBlockOfAmx
+                                                                                  : kGemmTile;
   /// Elements of k in a block; the last block may have fewer.
   static std::int64_t depth_of_block(const GemmShape& shape);
   /// Whether rows of a that is not transposed are packed, too, by each task.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <type_traits>
 #include <vector>
 
 #include "core/cpu_caches.h"
@@ -186,8 +187,12 @@ void multiply_together(const GemmShape& s, const T* a, const T* b, C* c, bool ac
 /// Calls fn.template operator()<Kernels>() with the kernels of the current instruction set.
 template <class T, class C, class Fn>
 decltype(auto) visit_gemm_kernels(const Fn& fn) {
-  return visit_isa_for<T>(
-      [&]<class Backend>() { return fn.template operator()<MatmulKernels<Backend, T, C>>(); });
+  const auto with = [&]<class Backend>() { return fn.template operator()<MatmulKernels<Backend, T, C>>(); };
+  if constexpr (std::is_same_v<T, bfloat16>) {
+    return visit_gemm_isa(with);
+  } else {
+    return visit_cpu_isa(with);
+  }
 }
 
 /// A task of one matrix multiplication of a batch.

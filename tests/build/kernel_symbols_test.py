@@ -16,7 +16,7 @@ import unittest
 
 from build_tree import compile_commands
 
-KERNEL_TARGET = re.compile(r"^moh_\w+_kernels_(Avx2|Avx512)$")
+KERNEL_TARGET = re.compile(r"^moh_\w+_kernels_(Avx2|Avx512|Avx512Bf16|Amx|AmxPlain)$")
 
 # What `nm` prints for a function that the linker sees (T: strong, W: weak, i: indirect) ...
 VISIBLE_FUNCTION = re.compile(r"^[0-9a-f]+ [TWi] (.*)$")

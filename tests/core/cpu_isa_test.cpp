@@ -57,8 +57,8 @@ TEST_CASE("cpu_isa: MOH_CPU_ISA chooses among those of this processor, and the d
 
 TEST_CASE("cpu_isa: an unknown MOH_CPU_ISA is refused with the known ones") {
   CHECK_THAT(probe("MOH_CPU_ISA=sse9"),
-             Catch::Contains(
-                 "refused=MOH_CPU_ISA: expected one of baseline, avx2, avx512, avx512_bf16, found sse9"));
+             Catch::Contains("refused=MOH_CPU_ISA: expected one of baseline, avx2, avx512, avx512_bf16, amx, "
+                             "amx_plain, found sse9"));
 }
 
 TEST_CASE("cpu_isa: a scope overrides the choice and puts it back") {
@@ -80,6 +80,8 @@ TEST_CASE("cpu_isa: a scope overrides the choice and puts it back") {
 
 TEST_CASE("cpu_isa: visiting passes the tag of the current instruction set, or of its base") {
   const auto isa_of_tag = []<class Tag>() {
+    if constexpr (std::is_same_v<Tag, cpu::Amx>) return CpuIsa::kAmx;
+    if constexpr (std::is_same_v<Tag, cpu::AmxPlain>) return CpuIsa::kAmxPlain;
     if constexpr (std::is_same_v<Tag, cpu::Avx512Bf16>) return CpuIsa::kAvx512Bf16;
     if constexpr (std::is_same_v<Tag, cpu::Avx512>) return CpuIsa::kAvx512;
     if constexpr (std::is_same_v<Tag, cpu::Avx2>) return CpuIsa::kAvx2;
@@ -88,7 +90,8 @@ TEST_CASE("cpu_isa: visiting passes the tag of the current instruction set, or o
   for (const CpuIsa isa : kCpuIsas) {
     if (!cpu_has_isa(isa)) continue;
     const CpuIsaScope scope(isa);
-    CHECK(visit_matrix_isa(isa_of_tag) == isa);
+    CHECK(visit_gemm_isa(isa_of_tag) == isa);
+    CHECK(visit_matrix_isa(isa_of_tag) == (isa == CpuIsa::kAvx512Bf16 ? isa : base_isa(isa)));
     CHECK(visit_cpu_isa(isa_of_tag) == base_isa(isa));
   }
 }

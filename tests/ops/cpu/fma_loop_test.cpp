@@ -38,7 +38,7 @@ TEST_CASE("fma loop: every lane computes what it is timed for") {
 
 TEST_CASE("fma loop: of bfloat16 each round adds as many products as are counted") {
   for_every_isa([] {
-    visit_matrix_isa([]<class Backend>() {
+    visit_gemm_isa([]<class Backend>() {
       using Kernels = FmaLoopKernels<Backend, bfloat16>;
       CHECK(Kernels::run(5, 1.0F, 1.0F) - Kernels::run(4, 1.0F, 1.0F) ==
             static_cast<float>(Kernels::flops_per_round()) / 2);
