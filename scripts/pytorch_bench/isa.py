@@ -11,8 +11,7 @@ import re
 
 from pytorch_bench.measure import BenchError
 
-ISAS = ("baseline", "avx2", "avx512", "avx512_bf16")  # as MOH_CPU_ISA names them, in order
-ORDER = (*ISAS, "amx")
+ISAS = ("baseline", "avx2", "avx512", "avx512_bf16", "amx")  # as MOH_CPU_ISA names them, in order
 
 # By ISA, for ATen and the code that torch.compile writes; for MKL; for oneDNN; and for torch.compile's compiler, which compiles
 # for the processor otherwise: what moh's kernels are compiled for.
@@ -21,10 +20,11 @@ VARIABLES = {
                  "TORCHINDUCTOR_CPP_MARCH": "x86-64-v2"},
     "avx2": {"ATEN_CPU_CAPABILITY": "avx2", "MKL_ENABLE_INSTRUCTIONS": "AVX2", "ONEDNN_MAX_CPU_ISA": "AVX2",
              "TORCHINDUCTOR_CPP_MARCH": "x86-64-v3"},
-    # The best of each library without bfloat16, and the best without AMX.
+    # The best of each library without bfloat16, the best without AMX, and the best with it for bfloat16.
     "avx512": {"ATEN_CPU_CAPABILITY": "avx512", "MKL_ENABLE_INSTRUCTIONS": "AVX512_E2", "ONEDNN_MAX_CPU_ISA": "AVX512_CORE_VNNI"},
     "avx512_bf16": {"ATEN_CPU_CAPABILITY": "avx512", "MKL_ENABLE_INSTRUCTIONS": "AVX512_E3",
                     "ONEDNN_MAX_CPU_ISA": "AVX512_CORE_BF16"},
+    "amx": {"ATEN_CPU_CAPABILITY": "avx512", "MKL_ENABLE_INSTRUCTIONS": "AVX512_E4", "ONEDNN_MAX_CPU_ISA": "AVX512_CORE_AMX"},
 }
 
 
@@ -60,7 +60,7 @@ LIBRARIES = ("MKL", "oneDNN")
 
 # "Intel(R) Architecture" is all that MKL says on a processor of AMD, where its kernels are of AVX2 (mkl_blas_def_*_zen). oneDNN
 # calls AVX-512 with bfloat16 and float16 AVX10.1.
-WORDS = (("baseline", "SSE|DEFAULT|INVALID_VEC_ISA|baseline|CNR:COMPATIBLE"), ("amx", r"Intel(\(R\))? AMX"),
+WORDS = (("baseline", "SSE|DEFAULT|INVALID_VEC_ISA|baseline|CNR:COMPATIBLE"), ("amx", r"^amx$|Intel(\(R\))? AMX"),
          ("avx512_bf16", r"AVX-?512.*BF(LOAT)?16|AVX ?10"), ("avx512", "AVX-?512"), ("avx2", r"AVX|^Intel\(R\) Architecture$"))
 
 
@@ -88,7 +88,7 @@ def check(asked, said):
 
 
 def rank(isa):
-    return ORDER.index(isa) if isa else -1
+    return ISAS.index(isa) if isa else -1
 
 
 def sentence(said):

@@ -179,8 +179,8 @@ class IsaTest(Folder):
                 "avx512_bf16": ("avx512_bf16", ONEDNN_SAYS_BF16, f"{ONEDNN_SAYS_BF16} on Ymm/Zmm", "Intel AVX 10.1",
                                 "Intel AVX10.2", f"{MKL_SAYS_512} with support for INT8, BF16, and FP16 (limited) instructions",
                                 f"{MKL_SAYS_512} with support of Intel(R) Deep Learning Boost (Intel(R) DL Boost) and bfloat16"),
-                "amx": (ONEDNN_SAYS_AMX, "Intel AVX-512 with float16, Intel DL Boost and bfloat16 support and Intel AMX with "
-                        "bfloat16 and 8-bit integer support", f"{MKL_SAYS_512} with support for INT8, BF16, FP16 (limited) "
+                "amx": ("amx", ONEDNN_SAYS_AMX, "Intel AVX-512 with float16, Intel DL Boost and bfloat16 support and Intel AMX "
+                        "with bfloat16 and 8-bit integer support", f"{MKL_SAYS_512} with support for INT8, BF16, FP16 (limited) "
                         "instructions, and Intel(R) Advanced Matrix Extensions (Intel(R) AMX) with INT8 and BF16"),
                 None: ("SVE256", "ARM Neon")}.items():
             for text in texts:
@@ -210,7 +210,7 @@ class IsaTest(Folder):
             with self.subTest(part, text=text):
                 with self.assertRaisesRegex(BenchError, f"--isa: expected avx2 on both sides, found {part}: {re.escape(text)}$"):
                     isa.check("avx2", {**avx2, part: text})
-        for moh in ("avx512", "avx512_bf16"):
+        for moh in ("avx512", "avx512_bf16", "amx"):
             with self.assertRaisesRegex(BenchError, f"expected {moh} .*found PyTorch: AVX2; --isa avx2 holds both sides to one"):
                 isa.check(None, {**avx2, "moh": moh})
 
@@ -218,7 +218,7 @@ class IsaTest(Folder):
         avx512 = {"PyTorch": "AVX512", "MKL": "Intel(R) Architecture", "torch.compile": "avx512 avx512_vnni",
                   "its compiler": "AVX512"}
         texts = {"avx512": "Intel AVX-512 with Intel DL Boost", "avx512_bf16": ONEDNN_SAYS_BF16, "amx": ONEDNN_SAYS_AMX}
-        for moh in ("avx512", "avx512_bf16"):
+        for moh in ("avx512", "avx512_bf16", "amx"):
             for onednn, text in texts.items():
                 said = {"moh": moh, **avx512, "oneDNN": text}
                 with self.subTest(moh, onednn=onednn):
@@ -228,7 +228,7 @@ class IsaTest(Folder):
                     else:
                         with self.assertRaisesRegex(BenchError, f"--isa: expected {moh} on both sides, found oneDNN: {text}$"):
                             isa.check(moh, said)
-        for asked, moh in (("avx512", "avx512_bf16"), ("avx512_bf16", "avx512")):
+        for asked, moh in (("avx512", "avx512_bf16"), ("avx512_bf16", "avx512"), ("avx512_bf16", "amx")):
             with self.assertRaisesRegex(BenchError, f"--isa: expected {asked} on both sides, found moh: {moh}$"):
                 isa.check(asked, {"moh": moh, **avx512, "oneDNN": texts["avx512"]})
         with self.assertRaisesRegex(BenchError, "expected avx2 on both sides, found oneDNN: "):
