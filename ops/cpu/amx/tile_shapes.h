@@ -36,7 +36,7 @@ struct alignas(64) TileShapes {
   std::uint16_t row_bytes[16] = {};
   std::uint8_t rows[16] = {};
 
-  /// Those of a block. A tile that it does not have is without rows and bytes.
+  /// The shapes for a block. A tile that it does not have is without rows and bytes.
   explicit TileShapes(const BlockSize& size) {
     for (int i = 0; i < 2; ++i) {
       const std::int64_t rows_left = in_tile(size.rows, i), columns_right = in_tile(size.columns, i);

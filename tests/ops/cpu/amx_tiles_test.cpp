@@ -72,7 +72,7 @@ void tdpbf16ps(const BlockSize& size, Matrices& x) {
   }
 }
 
-/// The same by a tile of PlainTiles.
+/// tdpbf16ps() by a tile of PlainTiles.
 void multiply_plain(const BlockSize& size, Matrices& x) {
   PlainTiles tiles;
   tiles.configure(size);
