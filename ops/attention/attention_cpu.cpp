@@ -256,15 +256,20 @@ struct BackwardScratch {
     if (sums_groups) earlier = arena.take<F>(tiles * padded);
     delta = arena.take<F>(rows);
     seen = arena.take<Range>(rows);
-    for (P** piece : {&k_transposed, &v_transposed}) *piece = arena.take<P>(factors_in<P>(d) * kKeyBlock);
+    k_transposed = arena.take<P>(factors_in<P>(d) * kKeyBlock);
+    v_transposed = arena.take<P>(factors_in<P>(d) * kKeyBlock);
     k = arena.take<P>(kKeyBlock / kTerms<P> * padded);
-    for (F** piece : {&dk, &dv}) *piece = arena.take<F>(kKeyBlock * padded);
-    for (F** piece : {&scores, &dp}) *piece = arena.take<F>(kMaxRowBlock * kKeyBlock);
+    dk = arena.take<F>(kKeyBlock * padded);
+    dv = arena.take<F>(kKeyBlock * padded);
+    scores = arena.take<F>(kMaxRowBlock * kKeyBlock);
+    dp = arena.take<F>(kMaxRowBlock * kKeyBlock);
     if constexpr (kPairs<T>) {
-      for (P** piece : {&q_right, &dout_right}) *piece = arena.take<P>(tiles / 2 * padded);
+      q_right = arena.take<P>(tiles / 2 * padded);
+      dout_right = arena.take<P>(tiles / 2 * padded);
       gate = arena.take<F>(rows);
       ds = arena.take<bfloat16>(kMaxRowBlock * kKeyBlock);
-      for (P** piece : {&p_left, &ds_left}) *piece = arena.take<P>(kMaxRowBlock / 2 * kKeyBlock);
+      p_left = arena.take<P>(kMaxRowBlock / 2 * kKeyBlock);
+      ds_left = arena.take<P>(kMaxRowBlock / 2 * kKeyBlock);
     } else {
       q_right = q;
       dout_right = dout;
