@@ -1,3 +1,4 @@
+#include "core/cpu_isa.h"
 #include "core/dtype.h"
 #include "ops/cpu/amx/isa_tiles.h"
 #include "ops/cpu/fma_loop_kernels.h"

@@ -11,6 +11,7 @@ namespace {
 /// Rows and columns of a block: of two tiles each way.
 constexpr std::int64_t kBlock = 2 * kTileSide;
 static_assert(kBlock == kGemmBlockOfAmx && kGemmPanel % kBlock == 0);
+static_assert(kHasTiles != std::is_same_v<cpu::MOH_ISA, cpu::AmxPlain>, "Amx has instructions");
 /// Depth of a block in pairs, with which a sliver takes two thirds of an L1 of 48 KiB. A constant, since the
 /// order of sums depends on it.
 constexpr std::int64_t kBlockDepth = 256;

@@ -2,9 +2,6 @@
 
 // For kernel files only (they are compiled once per instruction set): everything here has internal linkage.
 
-#include <type_traits>
-
-#include "core/cpu_isa.h"
 #if defined(__AMX_BF16__) || defined(__AMXBF16__)  // the latter by older versions of Clang
 #include "ops/cpu/amx/tiles.h"
 #else
@@ -14,12 +11,13 @@
 namespace moh {
 namespace {
 
-/// The tiles of the instruction set that the file is compiled for.
+/// The tiles of the instruction set that the file is compiled for, and whether they are instructions.
 #if defined(__AMX_BF16__) || defined(__AMXBF16__)
 using Tiles = AmxTiles;
+constexpr bool kHasTiles = true;
 #else
 using Tiles = PlainTiles;
-static_assert(std::is_same_v<cpu::MOH_ISA, cpu::AmxPlain>, "the others have instructions");
+constexpr bool kHasTiles = false;
 #endif
 
 }  // namespace
