@@ -124,6 +124,11 @@ void run_cpu_kernel(KernelCall call, const Tensor& x, Fn&& fn, const Workspace& 
     });
   });
 }
+template <class Fn>
+void run_cpu_kernel(KernelCall call, const Tensor& x, Fn&& fn) {
+  run_cpu_kernel(call, x, std::forward<Fn>(fn), []<class Backend, class T>() { return std::size_t{0}; });
+}
+
 /// run_cpu_kernel() for a kernel that multiplies matrices: Backend is that of visit_isa_for<T>().
 template <class Fn, class Workspace>
 void run_matrix_kernel(KernelCall call, const Tensor& x, Fn&& fn, const Workspace& workspace) {
@@ -135,10 +140,6 @@ void run_matrix_kernel(KernelCall call, const Tensor& x, Fn&& fn, const Workspac
       fn.template operator()<Backend, T>();
     });
   });
-}
-template <class Fn>
-void run_cpu_kernel(KernelCall call, const Tensor& x, Fn&& fn) {
-  run_cpu_kernel(call, x, std::forward<Fn>(fn), []<class Backend, class T>() { return std::size_t{0}; });
 }
 
 }  // namespace moh

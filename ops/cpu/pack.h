@@ -170,7 +170,7 @@ constexpr std::int64_t row_factors(std::int64_t count) {
   return round_up_to_lanes<Factor<T>>(factors_in<Factor<T>>(count));
 }
 
-/// Pairs of the neighbours from[c] and next[c]; zeros from `count` on, if it is less than a vector.
+/// Pairs of a lane of `from` and the same one of `next`.
 [[gnu::always_inline]] inline Vec<Bf16Pair> zip_pairs(Vec<std::uint16_t, kLanes<Bf16Pair>> from,
                                                       Vec<std::uint16_t, kLanes<Bf16Pair>> next) {
   return __builtin_convertvector(from, Vec<Bf16Pair>) | (__builtin_convertvector(next, Vec<Bf16Pair>) << 16);

@@ -46,18 +46,6 @@ std::int64_t sliver_row(std::int64_t columns) {
   return round_up_to_lanes<F>(min_of(kSliver<F>, columns));
 }
 
-/// to = `count` factors from the rows `from` and, of pairs, `from + row` if there is one, zeros up to whole
-/// vectors.
-template <class T>
-[[gnu::always_inline]] inline void gather_factors(const T* from, std::int64_t row, bool has_next,
-                                                  Factor<T>* to, std::int64_t count) {
-  if constexpr (kStep<T> == 2) {
-    gather_pairs(from, has_next ? from + row : nullptr, to, count);
-  } else {
-    gather_row<T>(from, Factor<T>(1), to, count);
-  }
-}
-
 /// Packs columns [column, column + count) of op(b), elements [k, k + depth), into the slivers [depth,
 /// sliver_row] of a panel.
 template <class T>
@@ -76,8 +64,10 @@ void pack_panel(const GemmShape& s, const T* b, std::int64_t column, std::int64_
         __builtin_prefetch(from + (kAhead + r) * s.ldb + c, 0, 2);
     }
     for (std::int64_t c = 0; c < count; c += kSliver<F>) {
-      gather_factors<T>(from + c, s.ldb, (i + 1) * kStep<T> <= depth,
-                        panel + c * factors + i * sliver_row<F>(count - c), min_of(kSliver<F>, count - c));
+      const std::int64_t width = sliver_row<F>(count - c);
+      pack_right_rows<T>([=](std::int64_t r) { return from + c + r * s.ldb; },
+                         min_of(kStep<T>, depth - i * kStep<T>), min_of(kSliver<F>, count - c),
+                         panel + c * factors + i * width, width);
     }
   }
 }
