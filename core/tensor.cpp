@@ -9,6 +9,8 @@
 #include "core/dry_run.h"
 #include "core/error.h"
 #include "core/parallel.h"
+#include "core/tensor_kernels.h"
+#include "core/visit_cpu_isa.h"
 
 namespace moh {
 
@@ -46,18 +48,41 @@ To convert(From value) {
     return static_cast<To>(value);
 }
 
+template <class T>
+constexpr bool kIsFloating =
+    std::is_same_v<T, float> || std::is_same_v<T, bfloat16> || std::is_same_v<T, double>;
+
+/// Calls fn.template operator()<Kernels>(begin, end) with TensorKernels<..., From, To> for all of [0, count).
+template <class From, class To, class Fn>
+void for_elements(std::int64_t count, const Fn& fn) {
+  visit_cpu_isa([&]<class Backend>() {
+    parallel_for(count, kGrain, [&](std::int64_t begin, std::int64_t end) {
+      fn.template operator()<TensorKernels<Backend, From, To>>(begin, end);
+    });
+  });
+}
+
+template <class From, class To>
+void convert_on_cpu(const From* from, To* to, std::int64_t count) {
+  if constexpr (std::is_same_v<From, To>) {
+    parallel_for(count, kGrain, [=](std::int64_t begin, std::int64_t end) {
+      std::memmove(to + begin, from + begin, static_cast<std::size_t>(end - begin) * sizeof(To));
+    });
+  } else if constexpr (kIsFloating<From> && kIsFloating<To>) {
+    for_elements<From, To>(count, [=]<class Kernels>(std::int64_t begin, std::int64_t end) {
+      Kernels::convert(from + begin, to + begin, end - begin);
+    });
+  } else {
+    parallel_for(count, kGrain, [=](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t i = begin; i < end; ++i) to[i] = convert<From, To>(from[i]);
+    });
+  }
+}
+
 void copy_on_cpu(const Tensor& to_tensor, const Tensor& from_tensor) {
   visit_dtype(to_tensor.dtype(), [&]<class To>() {
     visit_dtype(from_tensor.dtype(), [&]<class From>() {
-      const From* from = from_tensor.data<From>();
-      To* to = to_tensor.data<To>();
-      parallel_for(to_tensor.numel(), kGrain, [=](std::int64_t begin, std::int64_t end) {
-        if constexpr (std::is_same_v<From, To>) {
-          std::memmove(to + begin, from + begin, static_cast<std::size_t>(end - begin) * sizeof(To));
-        } else {
-          for (std::int64_t i = begin; i < end; ++i) to[i] = convert<From, To>(from[i]);
-        }
-      });
+      convert_on_cpu(from_tensor.data<From>(), to_tensor.data<To>(), to_tensor.numel());
     });
   });
 }
@@ -186,11 +211,8 @@ void Tensor::add(const Tensor& other) const {
     visit_floating(other.dtype(), "add", [&]<class From>() {
       To* to = data<To>();
       const From* from = other.data<From>();
-      using Sum = std::conditional_t<std::is_same_v<To, double>, double, float>;
-      parallel_for(numel_, kGrain, [=](std::int64_t begin, std::int64_t end) {
-        for (std::int64_t i = begin; i < end; ++i) {
-          to[i] = convert<Sum, To>(static_cast<Sum>(to[i]) + static_cast<Sum>(from[i]));
-        }
+      for_elements<From, To>(numel_, [=]<class Kernels>(std::int64_t begin, std::int64_t end) {
+        Kernels::add(from + begin, to + begin, end - begin);
       });
     });
   });
