@@ -28,6 +28,11 @@ struct WholeVector {
     prefetch_ahead(from + first);
     return load_as<T>(from + first);
   }
+  /// load() of what is in the caches: a row's weights, sums, or the row itself once more.
+  template <class T>
+  [[gnu::always_inline]] inline Vec<Acc<T>> load_cached(const T* from) const {
+    return load_as<T>(from + first);
+  }
   template <class T>
   [[gnu::always_inline]] inline void store(T* to, Vec<Acc<T>> v) const {
     store_as<T>(to + first, v);
@@ -46,6 +51,10 @@ struct PartOfVector {
   template <class T>
   [[gnu::always_inline]] inline Vec<Acc<T>> load(const T* from) const {
     return load_first<T>(from + first, count);
+  }
+  template <class T>
+  [[gnu::always_inline]] inline Vec<Acc<T>> load_cached(const T* from) const {
+    return load(from);
   }
   template <class T>
   [[gnu::always_inline]] inline void store(T* to, Vec<Acc<T>> v) const {

@@ -1,4 +1,5 @@
 #include "core/cpu_isa.h"
+#include "ops/cpu/elementwise.h"
 #include "ops/cpu/reduce.h"
 #include "ops/elementwise/gate_residual_kernels.h"
 
@@ -6,34 +7,34 @@ namespace moh {
 
 template <class Backend, class T>
 void GateResidualKernels<Backend, T>::forward(const T* residual, const T* x, const T* gate, T* y,
-                                              GatedRows at) {
+                                              GatedRows rows) {
   using A = Acc<T>;
-  const std::int64_t count = at.rows.count, width = at.rows.width;
+  const std::int64_t count = rows.rows.count, width = rows.rows.width;
   parallel_for(count, row_grain(count, width), [=](std::int64_t begin, std::int64_t end) {
     for (std::int64_t i = begin; i < end; ++i) {
-      const std::int64_t first = i * width;
-      const T* gates = gate + i / (count / at.groups) * at.stride;
-#pragma omp simd
-      for (std::int64_t j = 0; j < width; ++j)
-        y[first + j] = A(residual[first + j]) + A(gates[j]) * A(x[first + j]);
+      const T *from = residual + i * width, *xi = x + i * width;
+      const T* gates = gate + i / (count / rows.groups) * rows.stride;
+      T* yi = y + i * width;
+      for_vectors_in<A>(0, width,
+                        [=](auto at) { at.store(yi, at.load(from) + at.load_cached(gates) * at.load(xi)); });
     }
   });
 }
 
 template <class Backend, class T>
 void GateResidualKernels<Backend, T>::backward(const T* dy, const T* x, const T* gate, T* dx, Acc<T>* dgate,
-                                               GatedRows at) {
+                                               GatedRows rows) {
   using A = Acc<T>;
-  const std::int64_t count = at.rows.count, width = at.rows.width;
-  const RowGroups groups{at.groups, count, at.stride};
+  const std::int64_t count = rows.rows.count, width = rows.rows.width;
+  const RowGroups groups{rows.groups, count, rows.stride};
   sum_over_groups<A>(groups, width, dgate, [=](std::int64_t group, std::int64_t i, A* sums) {
-    const std::int64_t first = i * width;
-    const T* gates = gate + group * at.stride;
-#pragma omp simd
-    for (std::int64_t j = 0; j < width; ++j) {
-      sums[j] += A(dy[first + j]) * A(x[first + j]);
-      dx[first + j] = A(dy[first + j]) * A(gates[j]);
-    }
+    const T *dyi = dy + i * width, *xi = x + i * width, *gates = gate + group * rows.stride;
+    T* dxi = dx + i * width;
+    for_vectors_in<A>(0, width, [=](auto at) {
+      const Vec<A> dyj = at.load(dyi);
+      at.store(sums, at.load_cached(sums) + dyj * at.load(xi));
+      at.store(dxi, dyj * at.load_cached(gates));
+    });
   });
 }
 

@@ -1,5 +1,6 @@
 #include "ops/linalg/linear_kernels.h"
 
+#include "ops/cpu/elementwise.h"
 #include "ops/cpu/reduce.h"
 
 namespace moh {
@@ -10,8 +11,7 @@ void LinearKernels<Backend, T>::add_bias(const T* b, T* y, Rows rows, std::int64
   parallel_for(rows.count, row_grain(rows.count, rows.width), [=](std::int64_t begin, std::int64_t end) {
     for (std::int64_t i = begin; i < end; ++i) {
       T* yi = y + i * stride;
-#pragma omp simd
-      for (std::int64_t j = 0; j < rows.width; ++j) yi[j] = A(yi[j]) + A(b[j]);
+      for_vectors_in<A>(0, rows.width, [=](auto at) { at.store(yi, at.load(yi) + at.load_cached(b)); });
     }
   });
 }
@@ -21,8 +21,8 @@ void LinearKernels<Backend, T>::sum_rows(const T* dy, Acc<T>* db, Rows rows, std
   using A = Acc<T>;
   sum_over_rows<A>(rows.count, rows.width, db, [=](std::int64_t i, A* partial) {
     const T* dyi = dy + i * stride;
-#pragma omp simd
-    for (std::int64_t j = 0; j < rows.width; ++j) partial[j] += A(dyi[j]);
+    for_vectors_in<A>(0, rows.width,
+                      [=](auto at) { at.store(partial, at.load_cached(partial) + at.load(dyi)); });
   });
 }
 

@@ -2,6 +2,7 @@
 #include <cmath>
 
 #include "core/parallel.h"
+#include "ops/cpu/elementwise.h"
 #include "ops/norm/group_norm_kernels.h"
 
 namespace moh {
@@ -47,8 +48,7 @@ void GroupNormKernels<Backend, T>::statistics(const T* x, Acc<T>* mean, Acc<T>* 
   each_chunk(s, partials, [=](std::int64_t image, std::int64_t first, std::int64_t last, A* sums) {
     for (std::int64_t p = image * s.pixels + first; p < image * s.pixels + last; ++p) {
       const T* xp = x + p * channels;
-#pragma omp simd
-      for (std::int64_t c = 0; c < channels; ++c) sums[c] += A(xp[c]);
+      for_vectors_in<A>(0, channels, [=](auto at) { at.store(sums, at.load_cached(sums) + at.load(xp)); });
     }
   });
   for (std::int64_t i = 0; i < s.images * s.groups; ++i)
@@ -58,11 +58,10 @@ void GroupNormKernels<Backend, T>::statistics(const T* x, Acc<T>* mean, Acc<T>* 
     for (std::int64_t c = 0; c < channels; ++c) means[c] = mean[image * s.groups + c / each];
     for (std::int64_t p = image * s.pixels + first; p < image * s.pixels + last; ++p) {
       const T* xp = x + p * channels;
-#pragma omp simd
-      for (std::int64_t c = 0; c < channels; ++c) {
-        const A off = A(xp[c]) - means[c];
-        sums[c] += off * off;
-      }
+      for_vectors_in<A>(0, channels, [=](auto at) {
+        const Vec<A> off = at.load(xp) - at.load_cached(means);
+        at.store(sums, at.load_cached(sums) + off * off);
+      });
     }
   });
   for (std::int64_t i = 0; i < s.images * s.groups; ++i) {
@@ -86,8 +85,9 @@ void GroupNormKernels<Backend, T>::normalise(const T* x, const T* w, const T* b,
     for (std::int64_t p = image * s.pixels + first; p < image * s.pixels + last; ++p) {
       const T* xp = x + p * channels;
       T* yp = y + p * channels;
-#pragma omp simd
-      for (std::int64_t c = 0; c < channels; ++c) yp[c] = (A(xp[c]) - means[c]) * factors[c] + A(b[c]);
+      for_vectors_in<A>(0, channels, [=](auto at) {
+        at.store(yp, (at.load(xp) - at.load_cached(means)) * at.load_cached(factors) + at.load_cached(b));
+      });
     }
   });
 }

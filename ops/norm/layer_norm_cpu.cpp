@@ -1,6 +1,7 @@
 #include <cmath>
 #include <type_traits>
 
+#include "ops/cpu/elementwise.h"
 #include "ops/cpu/reduce.h"
 #include "ops/norm/layer_norm_kernels.h"
 
@@ -15,24 +16,25 @@ void LayerNormKernels<Backend, T>::forward(const T* x, const NormAffine<T>& affi
     for (std::int64_t i = begin; i < end; ++i) {
       const T* xi = x + i * width;
       T* yi = y + i * width;
-      A sum = 0, squares = 0;
-#pragma omp simd reduction(+ : sum)
-      for (std::int64_t j = 0; j < width; ++j) sum += A(xi[j]);
-      const A mi = sum / A(width);
-#pragma omp simd reduction(+ : squares)
-      for (std::int64_t j = 0; j < width; ++j) squares += (A(xi[j]) - mi) * (A(xi[j]) - mi);
-      const A ri = A(1) / std::sqrt(squares / A(width) + A(eps));
+      Vec<A> sum{}, squares{};
+      for_vectors_in<A>(0, width, [&](auto at) { sum += at.load(xi); });
+      const A mi = sum_lanes<A>(sum) / A(width);
+      for_vectors_in<A>(0, width, [&](auto at) {
+        const Vec<A> off = at.masked(at.load_cached(xi) - mi);
+        squares += off * off;
+      });
+      const A ri = A(1) / std::sqrt(sum_lanes<A>(squares) / A(width) + A(eps));
       mean[i] = mi;
       r[i] = ri;
       const std::int64_t group = i / (rows.count / affine.groups);
       const T* weight = affine.weight ? affine.weight + group * affine.stride : nullptr;
       const T* bias = affine.bias ? affine.bias + group * affine.stride : nullptr;
       const A base = A(affine.base);
-#pragma omp simd
-      for (std::int64_t j = 0; j < width; ++j) {
-        const A scaled = (A(xi[j]) - mi) * ri * (base + (weight ? A(weight[j]) : A(0)));
-        yi[j] = scaled + (bias ? A(bias[j]) : A(0));
-      }
+      for_vectors_in<A>(0, width, [=](auto at) {
+        const Vec<A> scaled =
+            (at.load_cached(xi) - mi) * ri * (base + (weight ? at.load_cached(weight) : Vec<A>{}));
+        at.store(yi, scaled + (bias ? at.load_cached(bias) : Vec<A>{}));
+      });
     }
   });
 }
@@ -43,23 +45,24 @@ namespace {
 template <bool kWeighted, bool kSums, class T, class A>
 [[gnu::always_inline]] inline void backward_row(const T* dy, const T* x, A base, const T* weight, A mean, A r,
                                                 T* dx, A* db, A* dw, std::int64_t width) {
-  const auto weighted = [=](std::int64_t j) { return A(dy[j]) * (kWeighted ? base + A(weight[j]) : base); };
-  A sum = 0, dot = 0;
-#pragma omp simd reduction(+ : sum, dot)
-  for (std::int64_t j = 0; j < width; ++j) {
-    const A n = (A(x[j]) - mean) * r, g = weighted(j);
+  const auto weighted = [=](auto at) -> Vec<A> {
+    if constexpr (!kWeighted) return at.load_cached(dy) * base;
+    return at.load_cached(dy) * (base + at.load_cached(weight));
+  };
+  Vec<A> sum{}, dot{};
+  for_vectors_in<A>(0, width, [&](auto at) {
+    const Vec<A> dyj = at.load(dy), n = (at.load(x) - mean) * r, g = weighted(at);
     sum += g;
     dot += g * n;
     if constexpr (kSums) {
-      db[j] += A(dy[j]);
-      dw[j] += A(dy[j]) * n;
+      at.store(db, at.load_cached(db) + dyj);
+      at.store(dw, at.load_cached(dw) + dyj * n);
     }
-  }
-  const A mean_g = sum / A(width), mean_gn = dot / A(width);
-#pragma omp simd
-  for (std::int64_t j = 0; j < width; ++j) {
-    dx[j] = r * (weighted(j) - mean_g - (A(x[j]) - mean) * r * mean_gn);
-  }
+  });
+  const A mean_g = sum_lanes<A>(sum) / A(width), mean_gn = sum_lanes<A>(dot) / A(width);
+  for_vectors_in<A>(0, width, [=](auto at) {
+    at.store(dx, r * (weighted(at) - mean_g - (at.load_cached(x) - mean) * r * mean_gn));
+  });
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 #include <cmath>
 #include <type_traits>
 
+#include "ops/cpu/elementwise.h"
 #include "ops/cpu/reduce.h"
 #include "ops/norm/rms_norm_kernels.h"
 
@@ -18,17 +19,18 @@ void RmsNormKernels<Backend, T>::forward(const T* x, const NormAddend<T>& add, c
       if (add.addend != nullptr) {
         const T* ai = add.addend + i * width;
         T* sum = add.sum + i * width;
-#pragma omp simd
-        for (std::int64_t j = 0; j < width; ++j) sum[j] = A(xi[j]) + A(ai[j]);
+        for_vectors_in<A>(0, width, [=](auto at) { at.store(sum, at.load(xi) + at.load(ai)); });
         xi = sum;
       }
-      A squares = 0;
-#pragma omp simd reduction(+ : squares)
-      for (std::int64_t j = 0; j < width; ++j) squares += A(xi[j]) * A(xi[j]);
-      const A ri = A(1) / std::sqrt(squares / A(width) + A(eps));
+      Vec<A> squares{};
+      for_vectors_in<A>(0, width, [&](auto at) {
+        const Vec<A> xj = at.load(xi);
+        squares += xj * xj;
+      });
+      const A ri = A(1) / std::sqrt(sum_lanes<A>(squares) / A(width) + A(eps));
       r[i] = ri;
-#pragma omp simd
-      for (std::int64_t j = 0; j < width; ++j) yi[j] = A(xi[j]) * ri * A(w[j]);
+      for_vectors_in<A>(0, width,
+                        [=](auto at) { at.store(yi, at.load_cached(xi) * ri * at.load_cached(w)); });
     }
   });
 }
@@ -45,21 +47,21 @@ void RmsNormKernels<Backend, T>::backward(const T* dy, const T* dsum, const T* x
     const T* dyi = dy + i * width;
     T* dxi = dx + i * width;
     const A ri = r[i];
-    A s = 0;
-#pragma omp simd reduction(+ : s)
-    for (std::int64_t j = 0; j < width; ++j) {
-      s += A(dyi[j]) * A(w[j]) * A(xi[j]);
-      if constexpr (kSums) dw_partial[j] += A(dyi[j]) * A(xi[j]) * ri;
-    }
-    const A shrink = ri * ri * s / A(width);
+    Vec<A> s{};
+    for_vectors_in<A>(0, width, [&](auto at) {
+      const Vec<A> dyj = at.load(dyi), xj = at.load(xi);
+      s += dyj * at.load_cached(w) * xj;
+      if constexpr (kSums) at.store(dw_partial, at.load_cached(dw_partial) + dyj * xj * ri);
+    });
+    const A shrink = ri * ri * sum_lanes<A>(s) / A(width);
+    const auto gradient = [=](auto at) {
+      return ri * (at.load_cached(dyi) * at.load_cached(w) - at.load_cached(xi) * shrink);
+    };
     if (dsum == nullptr) {
-#pragma omp simd
-      for (std::int64_t j = 0; j < width; ++j) dxi[j] = ri * (A(dyi[j]) * A(w[j]) - A(xi[j]) * shrink);
+      for_vectors_in<A>(0, width, [=](auto at) { at.store(dxi, gradient(at)); });
     } else {
       const T* dsumi = dsum + i * width;
-#pragma omp simd
-      for (std::int64_t j = 0; j < width; ++j)
-        dxi[j] = ri * (A(dyi[j]) * A(w[j]) - A(xi[j]) * shrink) + A(dsumi[j]);
+      for_vectors_in<A>(0, width, [=](auto at) { at.store(dxi, gradient(at) + at.load(dsumi)); });
     }
   };
   if (dw != nullptr) {
