@@ -14,12 +14,13 @@ class Mutation(NamedTuple):
 
 
 MUTATIONS = [
+    # Matrix multiplications.
+    Mutation("the bias of a matrix multiplication is added for each block of the depth", "ops/linalg/matmul_cpu.cpp",
+             "k + depth == s.k ? c.bias : nullptr", "c.bias", "ops_tests", "bias is added"),
     # Gradients of ops.
     Mutation("a sign in the backward pass of RMS norm", "ops/norm/rms_norm_cpu.cpp",
-             "if (dsum == nullptr) {\n#pragma omp simd\n"
-             "      for (std::int64_t j = 0; j < width; ++j) dxi[j] = ri * (A(dyi[j]) * A(w[j]) - A(xi[j]) * shrink);",
-             "if (dsum == nullptr) {\n#pragma omp simd\n"
-             "      for (std::int64_t j = 0; j < width; ++j) dxi[j] = ri * (A(dyi[j]) * A(w[j]) + A(xi[j]) * shrink);",
+             "ri * (at.load_cached(dyi) * at.load_cached(w) - at.load_cached(xi) * shrink)",
+             "ri * (at.load_cached(dyi) * at.load_cached(w) + at.load_cached(xi) * shrink)",
              "ops_tests", "rms_norm"),
     Mutation("SwiGLU's gradient without the slope of the logistic function", "ops/activation/swiglu_cpu.cpp",
              "part * upi * (A(1) + g * s.rest)", "part * upi", "ops_tests", "swiglu"),

@@ -29,9 +29,6 @@ constexpr std::int64_t kPad = 16;
 /// Sizes of the matrix multiplications of a group, of patches of T.
 template <class T>
 struct PatchGemm {
-  /// Whether outputs are rounded to another type than that of sums.
-  static constexpr bool kConverts = !std::is_same_v<T, Acc<T>>;
-
   std::int64_t values, outputs, pixels;  ///< of a patch; of a group; in a block
 
   explicit PatchGemm(const ConvShape& s)
@@ -51,36 +48,30 @@ struct PatchGemm {
 
   std::int64_t row() const { return (values + 1) / 2 * 2 + kPad; }  // even, for pairs
   GemmShape shape(const ConvShape& s, std::int64_t rows) const {
-    return {rows, outputs, values, false, true, row(), values, kConverts ? outputs : s.outputs};
+    return {rows, outputs, values, false, true, row(), values, s.outputs};
   }
-  /// Elements of a block's patches, and of its outputs if they are rounded, in whole cache lines.
+  /// Elements of a block's patches, in whole cache lines.
   std::int64_t patch_elements() const { return whole_lines(pixels * row()); }
-  std::int64_t output_elements() const { return kConverts ? whole_lines(pixels * outputs) : 0; }
 };
-
-/// The matrix multiplication of patches, whose sums are rounded when the bias has been added.
-template <class Backend, class T>
-using PatchMatmul = MatmulKernels<Backend, T, Acc<T>>;
 
 /// Bytes of the packed weights of a group.
 template <class Backend, class T>
 std::size_t packed_bytes(const PatchGemm<T>& sizes) {
   const std::int64_t columns = (sizes.outputs + kGemmPanel - 1) / kGemmPanel * kGemmPanel;
-  return static_cast<std::size_t>(columns * PatchMatmul<Backend, T>::packed_bytes(sizes.values));
+  return static_cast<std::size_t>(columns * MatmulKernels<Backend, T>::packed_bytes(sizes.values));
 }
-/// Bytes that a task has for itself: patches, outputs that are rounded, and the multiplication's scratch.
+/// Bytes that a task has for itself: patches, and the multiplication's scratch.
 template <class Backend, class T>
 std::size_t task_bytes(const ConvShape& s, const PatchGemm<T>& sizes) {
-  const std::size_t gemm = PatchMatmul<Backend, T>::scratch_bytes(sizes.shape(s, sizes.pixels), sizes.pixels,
-                                                                  sizes.outputs, /*packs=*/false);
-  return static_cast<std::size_t>(sizes.patch_elements()) * sizeof(T) +
-         static_cast<std::size_t>(sizes.output_elements()) * sizeof(Acc<T>) + (gemm + 63) / 64 * 64;
+  const std::size_t gemm = MatmulKernels<Backend, T>::scratch_bytes(
+      sizes.shape(s, sizes.pixels), sizes.pixels, sizes.outputs, /*packs=*/false);
+  return static_cast<std::size_t>(sizes.patch_elements()) * sizeof(T) + (gemm + 63) / 64 * 64;
 }
 
 /// Packs the weights of all groups.
 template <class Backend, class T>
 void pack_weights(const ConvShape& s, const PatchGemm<T>& sizes, const T* w, std::byte* packed) {
-  using Kernels = PatchMatmul<Backend, T>;
+  using Kernels = MatmulKernels<Backend, T>;
   const GemmShape shape = sizes.shape(s, sizes.pixels);
   const std::int64_t depth = Kernels::depth_of_block(shape), blocks = num_chunks(sizes.values, depth),
                      panels = num_chunks(sizes.outputs, kGemmPanel);
@@ -95,18 +86,6 @@ void pack_weights(const ConvShape& s, const PatchGemm<T>& sizes, const T* w, std
   });
 }
 
-/// y = from + b for rows of `width` outputs; from may be y.
-template <class T>
-void add_bias(const Acc<T>* from, std::int64_t from_row, const T* b, T* y, std::int64_t y_row,
-              std::int64_t rows, std::int64_t width) {
-  for (std::int64_t i = 0; i < rows; ++i) {
-    const Acc<T>* const source = from + i * from_row;
-    T* const to = y + i * y_row;
-#pragma omp simd
-    for (std::int64_t o = 0; o < width; ++o) to[o] = b != nullptr ? source[o] + Acc<T>(b[o]) : source[o];
-  }
-}
-
 }  // namespace
 
 template <class Backend, class T>
@@ -118,7 +97,6 @@ std::size_t PatchGemmKernels<Backend, T>::scratch_bytes(const ConvShape& s) {
 
 template <class Backend, class T>
 void PatchGemmKernels<Backend, T>::run(const T* x, const T* w, const T* b, T* y, const ConvShape& s) {
-  using F = Acc<T>;
   const PatchGemm<T> sizes(s);
   const Scratch scratch(scratch_bytes(s));
   auto* const packed = scratch.as<std::byte>();
@@ -128,21 +106,18 @@ void PatchGemmKernels<Backend, T>::run(const T* x, const T* w, const T* b, T* y,
   parallel_for(s.output_pixels(), sizes.pixels, [&](std::int64_t begin, std::int64_t end) {
     std::byte* const own = tasks + bytes * static_cast<std::size_t>(thread_index());
     T* const patches = reinterpret_cast<T*>(own);
-    F* const sums = reinterpret_cast<F*>(patches + sizes.patch_elements());
-    auto* const gemm = reinterpret_cast<std::byte*>(sums + sizes.output_elements());
+    auto* const gemm = reinterpret_cast<std::byte*>(patches + sizes.patch_elements());
     const GemmShape shape = sizes.shape(s, end - begin);
     for (std::int64_t g = 0; g < s.groups; ++g) {
       gather_patches(x, patches, sizes.row(), s, begin, end, g * s.group_channels());
-      T* const to = y + begin * s.outputs + g * sizes.outputs;
-      F* result = sums;
-      if constexpr (!sizes.kConverts) result = to;
+      const std::int64_t first = g * sizes.outputs;
+      const GemmResult<T> result{y + begin * s.outputs + first, /*accumulate=*/false,
+                                 b != nullptr ? b + first : nullptr};
       const PackedColumns columns{0, sizes.outputs, 0, sizes.values,
                                   packed + static_cast<std::size_t>(g) * group_bytes};
-      PatchMatmul<Backend, T>::multiply(shape, patches, nullptr, result, /*accumulate=*/false,
-                                        {0, end - begin, 0, sizes.outputs, 0, sizes.values}, &columns, gemm);
-      if (sizes.kConverts || b != nullptr)
-        add_bias(result, shape.ldc, b != nullptr ? b + g * sizes.outputs : nullptr, to, s.outputs,
-                 end - begin, sizes.outputs);
+      MatmulKernels<Backend, T>::multiply(shape, patches, nullptr, result,
+                                          {0, end - begin, 0, sizes.outputs, 0, sizes.values}, &columns,
+                                          gemm);
     }
   });
 }

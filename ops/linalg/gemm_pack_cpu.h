@@ -8,6 +8,7 @@
 // sets of L2. T is the type of the operands' elements, Factor<T> that of packed ones: bfloat16 is upcast, or
 // taken in pairs along k. Depths are in elements, distances of packed data in factors.
 
+#include "ops/cpu/elementwise.h"
 #include "ops/cpu/pack.h"
 #include "ops/cpu/tile.h"
 #include "ops/linalg/matmul_kernels.h"
@@ -215,6 +216,40 @@ void load_sums(const GemmShape& s, const C* c, const GemmTask& task, Acc<C>* sum
   for (std::int64_t i = 0; i < rows; ++i) {
     gather_row<C>(c + (task.row_begin + i) * s.ldc + task.column_begin, Acc<C>(1), sums + i * sums_row,
                   columns);
+  }
+}
+/// The bias of a part of a product: of its first row or column.
+template <class C>
+struct PartBias {
+  const C* data;    // null: none
+  bool is_of_rows;  // an element for each row of the product, whose transpose is written
+
+  /// `bias` has an element for each column of c, which are rows of the product if c is transposed.
+  static PartBias of(const GemmShape& s, const C* bias, std::int64_t row, std::int64_t column) {
+    return {bias == nullptr ? nullptr : bias + (s.transpose_c ? row : column), s.transpose_c};
+  }
+  PartBias at_row(std::int64_t row) const { return is_of_rows ? moved(row) : *this; }
+  PartBias at_column(std::int64_t column) const { return is_of_rows ? *this : moved(column); }
+
+ private:
+  PartBias moved(std::int64_t by) const { return {data == nullptr ? nullptr : data + by, is_of_rows}; }
+};
+
+/// sums[rows, columns] += the bias, if there is one.
+template <class C>
+void add_bias(const PartBias<C>& bias, std::int64_t rows, std::int64_t columns,
+              const OutMatrix<Acc<C>>& sums) {
+  using F = Acc<C>;
+  for (std::int64_t i = 0; bias.data != nullptr && i < rows; ++i) {
+    F* const row = sums.data + i * sums.row;
+    if (bias.is_of_rows) {
+      const Vec<F> added = splat<F>(F(bias.data[i]));
+      for_vectors_in<F>(0, columns, [=](auto at) { at.store(row, at.load_cached(row) + added); });
+    } else {
+      const C* const added = bias.data;
+      for_vectors_in<F>(0, columns,
+                        [=](auto at) { at.store(row, at.load_cached(row) + at.load_cached(added)); });
+    }
   }
 }
 /// The task's part of c = sums, rounded.

@@ -60,16 +60,22 @@ T* data_of(const Operand& operand, const Tensor& matrix) {
 
 /// The multiplication of operands with elements of type T, in tensors of their own or upcast copies.
 template <class T, class C>
-void gemm_on_cpu(const GemmShape& shape, const T* a, const T* b, C* c, bool accumulate) {
+void gemm_on_cpu(const GemmShape& shape, const T* a, const T* b, const GemmResult<C>& c) {
   if (dry_run()) {
     count_workspace(tiled_gemm_scratch_bytes<T, C>(shape), kCpu);
   } else {
-    tiled_gemm(shape, a, b, c, accumulate);
+    tiled_gemm<T, C>(shape, a, b, c);
   }
 }
 
+/// What the multiplication writes to `matrix`, that of c or an upcast copy; `bias` may be undefined.
+template <class C>
+GemmResult<C> result_in(const Operand& c, const Tensor& matrix, bool accumulate, const Tensor& bias) {
+  return {data_of<C>(c, matrix), accumulate, bias.defined() ? bias.data<C>() : nullptr};
+}
+
 void gemm_in_float32(const GemmShape& shape, const Operand& c, const Operand& a, const Operand& b,
-                     bool accumulate) {
+                     bool accumulate, const Tensor& bias) {
   const MemoryPurposeScope purpose(MemoryPurpose::kWorkspace);
   const Tensor wide_a = a.matrix.to(DType::kFloat32), wide_b = b.matrix.to(DType::kFloat32);
   const Tensor& out = c.matrix;
@@ -77,8 +83,9 @@ void gemm_in_float32(const GemmShape& shape, const Operand& c, const Operand& a,
   const Tensor wide_c = out.dtype() == DType::kFloat32 ? out
                         : keeps_old                    ? out.to(DType::kFloat32)
                                                        : empty(out.shape(), DType::kFloat32);
-  gemm_on_cpu(shape, data_of<float>(a, wide_a), data_of<float>(b, wide_b), data_of<float>(c, wide_c),
-              accumulate);
+  const Tensor wide_bias = bias.defined() ? bias.to(DType::kFloat32) : bias;
+  gemm_on_cpu(shape, data_of<float>(a, wide_a), data_of<float>(b, wide_b),
+              result_in<float>(c, wide_c, accumulate, wide_bias));
   if (out.dtype() != DType::kFloat32) out.copy_from(wide_c);
 }
 
@@ -88,12 +95,25 @@ bool is_narrow(const Operand& a, const Operand& b) {
 }
 
 void gemm_of_bfloat16(const GemmShape& shape, const Operand& c, const Operand& a, const Operand& b,
-                      bool accumulate) {
+                      bool accumulate, const Tensor& bias) {
   const auto *const left = data_of<bfloat16>(a, a.matrix), *const right = data_of<bfloat16>(b, b.matrix);
   if (c.matrix.dtype() == DType::kFloat32) {
-    gemm_on_cpu(shape, left, right, data_of<float>(c, c.matrix), accumulate);
+    gemm_on_cpu(shape, left, right, result_in<float>(c, c.matrix, accumulate, bias));
   } else {
-    gemm_on_cpu(shape, left, right, data_of<bfloat16>(c, c.matrix), accumulate);
+    gemm_on_cpu(shape, left, right, result_in<bfloat16>(c, c.matrix, accumulate, bias));
+  }
+}
+
+/// The multiplication on the CPU. `bias` may be undefined.
+void gemm_on_host(const GemmShape& shape, const Operand& c, const Operand& a, const Operand& b,
+                  bool accumulate, const Tensor& bias) {
+  if (c.matrix.dtype() == DType::kFloat64) {
+    gemm_on_cpu(shape, data_of<double>(a, a.matrix), data_of<double>(b, b.matrix),
+                result_in<double>(c, c.matrix, accumulate, bias));
+  } else if (is_narrow(a, b)) {
+    gemm_of_bfloat16(shape, c, a, b, accumulate, bias);
+  } else {
+    gemm_in_float32(shape, c, a, b, accumulate, bias);
   }
 }
 
@@ -167,15 +187,9 @@ bool multiply(const GemmShape& shape, const Operand& c, const Operand& a, const 
     gemm_on_device(shape, c, a, b, accumulate, extra);
     return true;
   }
-  if (c.matrix.dtype() == DType::kFloat64) {
-    gemm_on_cpu(shape, data_of<double>(a, a.matrix), data_of<double>(b, b.matrix),
-                data_of<double>(c, c.matrix), accumulate);
-  } else if (is_narrow(a, b)) {
-    gemm_of_bfloat16(shape, c, a, b, accumulate);
-  } else {
-    gemm_in_float32(shape, c, a, b, accumulate);
-  }
-  return false;
+  const bool has_bias = extra.kind == GemmExtra::kBias;
+  gemm_on_host(shape, c, a, b, accumulate, has_bias ? extra.vector : Tensor());
+  return has_bias;
 }
 
 }  // namespace

@@ -238,16 +238,17 @@ std::size_t MatmulKernels<Backend, T, C>::scratch_bytes(const GemmShape& shape, 
 }
 
 template <class Backend, class T, class C>
-void MatmulKernels<Backend, T, C>::multiply(const GemmShape& s, const T* a, const T* b, C* c, bool accumulate,
-                                            const GemmTask& task, const PackedColumns* packed,
-                                            std::byte* scratch) {
+void MatmulKernels<Backend, T, C>::multiply(const GemmShape& s, const T* a, const T* b,
+                                            const GemmResult<C>& c, const GemmTask& task,
+                                            const PackedColumns* packed, std::byte* scratch) {
   const std::int64_t rows = task.row_end - task.row_begin, columns = task.column_end - task.column_begin,
                      most = depth_of_block(s);
   AmxScratch<C> own;
   Arena arena(scratch);
   own.lay_out(arena, s, most, rows, columns, packed == nullptr);
   const bool has_sums = own.has_sums(s), at_once = has_sums && own.sums_row < columns;
-  if (has_sums && !at_once && (accumulate || task.k_begin > 0)) load_sums(s, c, task, own.sums, own.sums_row);
+  if (has_sums && !at_once && (c.accumulate || task.k_begin > 0))
+    load_sums(s, c.data, task, own.sums, own.sums_row);
   ShapedTiles shaped;
   for (std::int64_t k = task.k_begin; k < task.k_end; k += most) {
     const std::int64_t depth = min_of(most, task.k_end - k), pairs = factors_in<Bf16Pair>(depth);
@@ -261,15 +262,17 @@ void MatmulKernels<Backend, T, C>::multiply(const GemmShape& s, const T* a, cons
         pack_slivers(s, b, column, count, k, depth, own.panel);
       }
       const GemmTask part{task.row_begin, task.row_end, column, column + count, task.k_begin, task.k_end};
-      if (at_once && accumulate) load_sums(s, c, part, own.sums, own.sums_row);
-      const OutMatrix<float> out{has_sums ? own.sums + (at_once ? 0 : column - task.column_begin)
-                                          : reinterpret_cast<float*>(c) + task.row_begin * s.ldc + column,
+      if (at_once && c.accumulate) load_sums(s, c.data, part, own.sums, own.sums_row);
+      const OutMatrix<float> out{has_sums
+                                     ? own.sums + (at_once ? 0 : column - task.column_begin)
+                                     : reinterpret_cast<float*>(c.data) + task.row_begin * s.ldc + column,
                                  has_sums ? own.sums_row : s.ldc};
-      multiply_panel(shaped, left, panel, pairs, rows, count, accumulate || k > 0, out);
-      if (at_once) store_sums(s, own.sums, own.sums_row, part, c);
+      multiply_panel(shaped, left, panel, pairs, rows, count, c.accumulate || k > 0, out);
+      if (k + depth == s.k) add_bias(PartBias<C>::of(s, c.bias, task.row_begin, column), rows, count, out);
+      if (at_once) store_sums(s, own.sums, own.sums_row, part, c.data);
     }
   }
-  if (has_sums && !at_once) store_sums(s, own.sums, own.sums_row, task, c);
+  if (has_sums && !at_once) store_sums(s, own.sums, own.sums_row, task, c.data);
 }
 
 template struct MatmulKernels<cpu::MOH_ISA, bfloat16, bfloat16>;

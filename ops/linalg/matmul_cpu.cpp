@@ -181,10 +181,12 @@ void multiply_edge(const TaskRows<F>& a, const Sliver<F>& sliver, std::int64_t d
     store_row<Sum>(edge + i * kSliver<F>, Sum(1), c.at(static_cast<int>(i)), columns);
 }
 
-/// c[rows, columns] (+)= a[rows, depth] sliver[depth, columns].
-template <class F, bool kAccumulate, class Plan>
+/// c[rows, columns] (+)= a[rows, depth] sliver[depth, columns] + bias, which is added while a tile's sums are
+/// in L1.
+template <class F, bool kAccumulate, class C, class Plan>
 void multiply_sliver(TaskRows<F> a, const Sliver<F>& sliver, std::int64_t depth, std::int64_t rows,
-                     std::int64_t columns, OutMatrix<SumOf<F>> c, SumOf<F>* edge, Plan& plan) {
+                     std::int64_t columns, const PartBias<C>& bias, OutMatrix<SumOf<F>> c, SumOf<F>* edge,
+                     Plan& plan) {
   const bool whole = columns % kLanes<F> == 0;
   for (std::int64_t i = 0; i < rows; i += kTileRows) {
     const std::int64_t count = min_of(kTileRows, rows - i);
@@ -195,24 +197,25 @@ void multiply_sliver(TaskRows<F> a, const Sliver<F>& sliver, std::int64_t depth,
     } else {
       multiply_edge<F, kAccumulate>(a, sliver, depth, count, columns, c, edge);
     }
+    add_bias(bias.at_row(i), count, columns, c);
     a.data += a.tile;
     c.data += kTileRows * c.row;
   }
 }
 
 /// multiply_sliver() for a panel.
-template <class F, class Plan>
+template <class F, class C, class Plan>
 void multiply_panel(const TaskRows<F>& a, const Panel<F>& panel, std::int64_t depth, std::int64_t rows,
-                    std::int64_t columns, bool accumulate, const OutMatrix<SumOf<F>>& c, SumOf<F>* edge,
-                    Plan plan) {
+                    std::int64_t columns, bool accumulate, const PartBias<C>& bias,
+                    const OutMatrix<SumOf<F>>& c, SumOf<F>* edge, Plan plan) {
   for (std::int64_t column = 0; column < columns; column += kSliver<F>) {
     const std::int64_t count = min_of(kSliver<F>, columns - column);
     const Sliver<F> sliver = panel.sliver(column, columns - column, depth);
     const OutMatrix<SumOf<F>> out{c.data + column, c.row};
     if (accumulate) {
-      multiply_sliver<F, true>(a, sliver, depth, rows, count, out, edge, plan);
+      multiply_sliver<F, true>(a, sliver, depth, rows, count, bias.at_column(column), out, edge, plan);
     } else {
-      multiply_sliver<F, false>(a, sliver, depth, rows, count, out, edge, plan);
+      multiply_sliver<F, false>(a, sliver, depth, rows, count, bias.at_column(column), out, edge, plan);
     }
   }
 }
@@ -299,9 +302,9 @@ std::size_t MatmulKernels<Backend, T, C>::scratch_bytes(const GemmShape& shape, 
 }
 
 template <class Backend, class T, class C>
-void MatmulKernels<Backend, T, C>::multiply(const GemmShape& s, const T* a, const T* b, C* c, bool accumulate,
-                                            const GemmTask& task, const PackedColumns* packed,
-                                            std::byte* scratch) {
+void MatmulKernels<Backend, T, C>::multiply(const GemmShape& s, const T* a, const T* b,
+                                            const GemmResult<C>& c, const GemmTask& task,
+                                            const PackedColumns* packed, std::byte* scratch) {
   using F = Factor<T>;
   using Sum = SumOf<F>;
   const std::int64_t rows = task.row_end - task.row_begin, columns = task.column_end - task.column_begin,
@@ -313,7 +316,8 @@ void MatmulKernels<Backend, T, C>::multiply(const GemmShape& s, const T* a, cons
   const bool has_sums = s.transpose_c || own.kRounds, at_once = has_sums && own.sums_row < columns;
   // Sums go on where those of the depths before ended, transposed or not: the order of an element's sum is
   // one.
-  if (has_sums && !at_once && (accumulate || task.k_begin > 0)) load_sums(s, c, task, own.sums, own.sums_row);
+  if (has_sums && !at_once && (c.accumulate || task.k_begin > 0))
+    load_sums(s, c.data, task, own.sums, own.sums_row);
   for (std::int64_t k = task.k_begin; k < task.k_end; k += most) {
     const std::int64_t depth = min_of(most, task.k_end - k);
     const TaskRows<F> left = rows_of_task(s, a, task, k, depth, own.left);
@@ -328,16 +332,18 @@ void MatmulKernels<Backend, T, C>::multiply(const GemmShape& s, const T* a, cons
         pack_panel(s, b, column, count, k, depth, own.panel);
       }
       const GemmTask part{task.row_begin, task.row_end, column, column + count, task.k_begin, task.k_end};
-      if (at_once && accumulate) load_sums(s, c, part, own.sums, own.sums_row);
+      if (at_once && c.accumulate) load_sums(s, c.data, part, own.sums, own.sums_row);
       const OutMatrix<Sum> out{has_sums ? own.sums + (at_once ? 0 : column - task.column_begin)
-                                        : reinterpret_cast<Sum*>(c) + task.row_begin * s.ldc + column,
+                                        : reinterpret_cast<Sum*>(c.data) + task.row_begin * s.ldc + column,
                                has_sums ? own.sums_row : s.ldc};
-      multiply_panel(left, panel, factors_in<F>(depth), rows, count, /*accumulate=*/accumulate || k > 0, out,
-                     own.edge, packed_next(s, a, b, task, {k, depth, column}, packed == nullptr));
-      if (at_once) store_sums(s, own.sums, own.sums_row, part, c);
+      const C* const bias = k + depth == s.k ? c.bias : nullptr;
+      multiply_panel(left, panel, factors_in<F>(depth), rows, count, /*accumulate=*/c.accumulate || k > 0,
+                     PartBias<C>::of(s, bias, task.row_begin, column), out, own.edge,
+                     packed_next(s, a, b, task, {k, depth, column}, packed == nullptr));
+      if (at_once) store_sums(s, own.sums, own.sums_row, part, c.data);
     }
   }
-  if (has_sums && !at_once) store_sums(s, own.sums, own.sums_row, task, c);
+  if (has_sums && !at_once) store_sums(s, own.sums, own.sums_row, task, c.data);
 }
 
 MOH_MATRIX_KERNELS(MatmulKernels)

@@ -24,6 +24,14 @@ inline constexpr std::int64_t kGemmTile = 6;
 /// Rows of a block of two tiles of AMX, one above the other.
 inline constexpr std::int64_t kGemmBlockOfAmx = 32;
 
+/// What a matrix multiplication writes: c, or c + bias.
+template <class C>
+struct GemmResult {
+  C* data;
+  bool accumulate = false;  ///< the product is added to what c holds
+  const C* bias = nullptr;  ///< an element for each column of c as it is written; null: none
+};
+
 /// The multiply-adds of one task: ranges of rows and columns of c, and of k. They begin at whole tiles
 /// (MatmulKernels::kTile), panels and blocks of the depth.
 struct GemmTask {
@@ -62,10 +70,10 @@ struct MatmulKernels {
   /// of b itself.
   static std::size_t scratch_bytes(const GemmShape& shape, std::int64_t rows, std::int64_t columns,
                                    bool packs);
-  /// The task's part of c = op(a) op(b), or of c += op(a) op(b). Columns of b are read from `packed`, which
-  /// contains those of the task, or, if null, are packed by the task: better if a task has all rows. Scratch
-  /// is aligned to 64 bytes.
-  static void multiply(const GemmShape& shape, const T* a, const T* b, C* c, bool accumulate,
+  /// The task's part of c = op(a) op(b). Columns of b are read from `packed`, which contains those of the
+  /// task, or, if null, are packed by the task: better if a task has all rows. The bias is added to sums that
+  /// have all of k, before they are rounded. Scratch is aligned to 64 bytes.
+  static void multiply(const GemmShape& shape, const T* a, const T* b, const GemmResult<C>& c,
                        const GemmTask& task, const PackedColumns* packed, std::byte* scratch);
 };
 

@@ -149,18 +149,18 @@ bool works_apart(const GemmShape& s) {
 
 /// Matrix multiplication whose tasks pack their operands themselves.
 template <class Kernels, class T, class C>
-void multiply_apart(const GemmShape& s, const T* a, const T* b, C* c, bool accumulate) {
+void multiply_apart(const GemmShape& s, const T* a, const T* b, const GemmResult<C>& c) {
   const GemmParts parts = parts_apart<Kernels>(s);
   run_tasks(gemm_tasks<Kernels>(s.m, {0, s.n, 0, s.k}, parts), is_serial(s),
             task_bytes<Kernels>(s, s.n, parts, /*packs=*/true),
             [&](const GemmTask& task, std::byte* scratch) {
-              Kernels::multiply(s, a, b, c, accumulate, task, nullptr, scratch);
+              Kernels::multiply(s, a, b, c, task, nullptr, scratch);
             });
 }
 
 /// Matrix multiplication for many rows of a: all threads pack a range of b, then all multiply it.
 template <class Kernels, class T, class C>
-void multiply_together(const GemmShape& s, const T* a, const T* b, C* c, bool accumulate) {
+void multiply_together(const GemmShape& s, const T* a, const T* b, const GemmResult<C>& c) {
   const PackedExtent extent = packed_extent<Kernels>(s);
   const std::int64_t depth = Kernels::depth_of_block(s);
   const Scratch packed(packed_bytes<Kernels>(extent));
@@ -176,10 +176,9 @@ void multiply_together(const GemmShape& s, const T* a, const T* b, C* c, bool ac
         for (std::int64_t i = first; i < last; ++i)
           Kernels::pack(s, b, columns, column + i / blocks * kGemmPanel, k + i % blocks * depth);
       });
-      run_tasks(gemm_tasks<Kernels>(s.m, {column, column_end, k, k_end}, parts), /*serial=*/false, scratch,
-                [&](const GemmTask& task, std::byte* own) {
-                  Kernels::multiply(s, a, b, c, accumulate, task, &columns, own);
-                });
+      run_tasks(
+          gemm_tasks<Kernels>(s.m, {column, column_end, k, k_end}, parts), /*serial=*/false, scratch,
+          [&](const GemmTask& task, std::byte* own) { Kernels::multiply(s, a, b, c, task, &columns, own); });
     }
   }
 }
@@ -223,13 +222,13 @@ GemmShape turned(const GemmShape& s) {
 }  // namespace
 
 template <class T, class C>
-void tiled_gemm(const GemmShape& s, const T* a, const T* b, C* c, bool accumulate) {
-  if (is_better_turned(s)) return tiled_gemm<T, C>(turned(s), b, a, c, accumulate);
+void tiled_gemm(const GemmShape& s, const T* a, const T* b, const GemmResult<C>& c) {
+  if (is_better_turned(s)) return tiled_gemm<T, C>(turned(s), b, a, c);
   visit_gemm_kernels<T, C>([&]<class Kernels>() {
     if (works_apart(s)) {
-      multiply_apart<Kernels>(s, a, b, c, accumulate);
+      multiply_apart<Kernels>(s, a, b, c);
     } else {
-      multiply_together<Kernels>(s, a, b, c, accumulate);
+      multiply_together<Kernels>(s, a, b, c);
     }
   });
 }
@@ -260,7 +259,7 @@ void tiled_gemm_batch(const GemmShape& s, const GemmBatch& batch, const T* a, co
     run_tasks(tasks, /*serial=*/false, task_bytes<Kernels>(s, s.n, parts, /*packs=*/true),
               [&](const BatchTask& each, std::byte* scratch) {
                 Kernels::multiply(s, a + each.index * batch.steps.a, b + each.index * batch.steps.b,
-                                  c + each.index * batch.steps.c, accumulate, each.task, nullptr, scratch);
+                                  {c + each.index * batch.steps.c, accumulate}, each.task, nullptr, scratch);
               });
   });
 }
@@ -274,10 +273,10 @@ std::size_t tiled_gemm_batch_scratch_bytes(const GemmShape& s, const GemmBatch& 
 
 template void tiled_gemm_batch(const GemmShape&, const GemmBatch&, const float*, const float*, float*, bool);
 
-template void tiled_gemm(const GemmShape&, const float*, const float*, float*, bool);
-template void tiled_gemm(const GemmShape&, const double*, const double*, double*, bool);
-template void tiled_gemm(const GemmShape&, const bfloat16*, const bfloat16*, bfloat16*, bool);
-template void tiled_gemm(const GemmShape&, const bfloat16*, const bfloat16*, float*, bool);
+template void tiled_gemm(const GemmShape&, const float*, const float*, const GemmResult<float>&);
+template void tiled_gemm(const GemmShape&, const double*, const double*, const GemmResult<double>&);
+template void tiled_gemm(const GemmShape&, const bfloat16*, const bfloat16*, const GemmResult<bfloat16>&);
+template void tiled_gemm(const GemmShape&, const bfloat16*, const bfloat16*, const GemmResult<float>&);
 template std::size_t tiled_gemm_scratch_bytes<float, float>(const GemmShape&);
 template std::size_t tiled_gemm_scratch_bytes<double, double>(const GemmShape&);
 template std::size_t tiled_gemm_scratch_bytes<bfloat16, bfloat16>(const GemmShape&);

@@ -6,11 +6,10 @@
 
 namespace moh {
 
-/// c = op(a) op(b), or c += op(a) op(b), on the CPU in our own register tiles, by all threads: of float or
-/// double, or of bfloat16 into float or bfloat16, with sums in float. The bits do not depend on the number of
-/// threads.
+/// c = op(a) op(b) on the CPU in our own register tiles, by all threads: of float or double, or of bfloat16
+/// into float or bfloat16, with sums in float. The bits do not depend on the number of threads.
 template <class T, class C>
-void tiled_gemm(const GemmShape& shape, const T* a, const T* b, C* c, bool accumulate);
+void tiled_gemm(const GemmShape& shape, const T* a, const T* b, const GemmResult<C>& c);
 
 /// Upper bound for its bytes of scratch, with the current number of threads.
 template <class T, class C>

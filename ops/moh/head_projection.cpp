@@ -199,11 +199,15 @@ struct DensePart {
   }
 };
 
-void add_dense_bias(const Tensor& bias, const Tensor& y, const DensePart& dense) {
-  run_cpu_kernel(kToHeads, y, [&]<class Backend, class T>() {
-    LinearKernels<Backend, T>::add_bias(bias.data<T>() + dense.begin, y.data<T>() + dense.begin,
-                                        {y.dim(0), dense.width()}, y.dim(1));
-  });
+/// The columns of y = x w^T + bias.
+void project_dense(const DensePart& dense, const Tensor& x, const Tensor& w, const Variable& bias,
+                   const Tensor& y) {
+  const Operand rows = transposed(w.slice(dense.begin, dense.end));
+  if (bias.defined()) {
+    matmul_bias_into(dense.of(y), x, rows, bias.value().slice(dense.begin, dense.end));
+  } else {
+    matmul_into(dense.of(y), x, rows);
+  }
 }
 
 /// db = sums over the rows of columns [dense.begin, dense.end) of dy.
@@ -235,10 +239,7 @@ Variable project_to_heads(const Variable& x, const Variable& w, const Variable& 
   const Tensor tokens = x.value().reshape({x.dim(0) * x.dim(1), x.dim(2)});
   const Tensor y = empty({tokens.dim(0), out}, x.dtype(), x.value().device());
   to_heads(kToHeads, plan, w.value(), false, bias.defined() ? bias.value() : Tensor(), tokens, y);
-  if (dense.width() > 0) {
-    matmul_into(dense.of(y), tokens, transposed(w.value().slice(listed, out)));
-    if (bias.defined()) add_dense_bias(bias.value(), y, dense);
-  }
+  if (dense.width() > 0) project_dense(dense, tokens, w.value(), bias, y);
   return record(kToHeads, y.reshape({x.dim(0), x.dim(1), out / head_dim, head_dim}), {x, w, bias},
                 [plan, dense, x = x.value(), w = w.value(), tokens, needs_dx = x.requires_grad(),
                  target = GradientTarget(w), needs_dw = w.requires_grad() || bias.requires_grad(),

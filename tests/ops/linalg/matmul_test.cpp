@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/cpu_isa.h"
 #include "core/error.h"
 #include "core/parallel.h"
 #include "tests/ops/op_cases.h"
@@ -160,6 +161,30 @@ TEST_CASE("ops: matmul reads and writes some columns of wider matrices") {
   }
   const Tensor a = normal({3, 4}), c = normal({3, 3});
   CHECK_THROWS_AS(matmul_into(c, columns_of(a, 2, 3), c), ShapeError);
+}
+
+TEST_CASE("ops: a bias is added to the sums of a matmul before they are rounded") {
+  // Through each way of multiplying: alone, together, computed as the transpose, in several blocks of k.
+  constexpr std::int64_t kSizes[][3] = {{1, 3, 7},      {7, 66, 1100},  {131, 66, 530},
+                                        {70, 155, 530}, {49, 1100, 33}, {200, 48, 1030}};
+  for (const CpuIsa isa : kCpuIsas) {
+    if (!cpu_has_isa(isa)) continue;
+    const CpuIsaScope scope(isa);
+    for (const auto& [m, n, k] : kSizes) {
+      for (const DType from : {DType::kFloat64, DType::kFloat32, DType::kBFloat16}) {
+        INFO(cpu_isa_name(isa) << ", " << m << " x " << n << " x " << k << ", " << dtype_name(from));
+        const Tensor a = normal({m, k}, 1).to(from), b = normal({n, k}, 2).to(from);
+        const DType sums = accumulate_dtype(from);
+        const Tensor bias = normal({n}, 3).to(from), expected = matmul({a}, transposed(b), sums);
+        for (std::int64_t i = 0; i < m; ++i) expected.slice(i, i + 1).add(bias.reshape({1, n}));
+        for (const DType to : {from, sums}) {
+          const Tensor c = empty({m, n}, to);
+          matmul_bias_into(c, a, transposed(b), bias.to(to));
+          CHECK(std::memcmp(c.raw(), expected.to(to).raw(), c.bytes()) == 0);
+        }
+      }
+    }
+  }
 }
 
 TEST_CASE("ops: matmul refuses matrices that do not fit") {
