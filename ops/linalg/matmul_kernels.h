@@ -72,9 +72,10 @@ struct MatmulKernels {
                                    bool packs);
   /// The task's part of c = op(a) op(b). Columns of b are read from `packed`, which contains those of the
   /// task, or, if null, are packed by the task: better if a task has all rows. The bias is added to sums that
-  /// have all of k, before they are rounded. Scratch is aligned to 64 bytes.
-  static void multiply(const GemmShape& shape, const T* a, const T* b, const GemmResult<C>& c,
-                       const GemmTask& task, const PackedColumns* packed, std::byte* scratch);
+  /// have all of k, before they are rounded. Scratch is aligned to 64 bytes, and never null.
+  [[gnu::nonnull(7)]] static void multiply(const GemmShape& shape, const T* a, const T* b,
+                                           const GemmResult<C>& c, const GemmTask& task,
+                                           const PackedColumns* packed, std::byte* scratch);
 };
 
 }  // namespace moh
