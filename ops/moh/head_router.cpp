@@ -1,5 +1,7 @@
 #include "ops/moh/head_router.h"
 
+#include <algorithm>
+#include <span>
 #include <string>
 #include <type_traits>
 #include <vector>
@@ -17,7 +19,7 @@ struct Saved {
   RouterOptions options;
   std::int64_t tokens;
   Tensor order, shared_probabilities, probabilities, type_probabilities, top, load, balance_load,
-      mean_probability;
+      mean_probability, group_probabilities;
 };
 
 template <class T>
@@ -39,6 +41,7 @@ RouterArgs<A> args_of(const Saved& saved) {
   args.load = data_or_null<A>(saved.load);
   args.balance_load = data_or_null<A>(saved.balance_load);
   args.mean_probability = data_or_null<A>(saved.mean_probability);
+  args.group_probabilities = data_or_null<A>(saved.group_probabilities);
   return args;
 }
 
@@ -61,6 +64,20 @@ void check_logits(std::string_view name, const Variable& logits, std::int64_t to
   Check("route_heads").shape(name, logits, {tokens, width}).dtype(name, logits, dtype);
 }
 
+/// Checks that a forced selection has as many heads of each group, in the order of the groups.
+void check_forced_groups(const Tensor& top, const RouterOptions& options) {
+  const std::int64_t kept = options.group_top_k();
+  const std::span<const std::int32_t> heads = top.span<std::int32_t>();
+  for (std::int64_t i = 0; i < top.numel(); ++i) {
+    const std::int64_t head = heads[static_cast<std::size_t>(i)], group = i % options.top_k / kept;
+    const auto first = heads.begin() + (i - i % kept), at = heads.begin() + i;
+    if (head / options.group_routed() == group && std::find(first, at, *at) == at) continue;
+    throw ValueError(error_message("route_heads", "forced_top",
+                                   std::to_string(kept) + " different heads of each group in turn",
+                                   "head " + std::to_string(head) + " in group " + std::to_string(group)));
+  }
+}
+
 void check_forced(const Tensor& top, std::int64_t tokens, const RouterOptions& options) {
   const Variable forced(top);
   Check("route_heads")
@@ -68,6 +85,7 @@ void check_forced(const Tensor& top, std::int64_t tokens, const RouterOptions& o
       .shape("forced_top", forced, {tokens, options.top_k});
   checked_indices("route_heads", "forced_top", top, top.device(),
                   {.bound = options.heads - options.num_shared, .of = "the routed heads"});
+  if (options.groups > 1 && top.device() == kCpu) check_forced_groups(top, options);
 }
 
 void check_order(const Tensor& given, std::int64_t heads, Device device) {
@@ -138,11 +156,13 @@ Routing route_heads(const Variable& shared_logits, const Variable& routed_logits
               forced_top.defined() ? forced_top : rows(options.top_k, DType::kInt32),
               {},
               {},
+              {},
               {}};
   if (widths.routed > 0) {
     saved.load = empty({widths.routed}, dtype, device);
     saved.balance_load = balance_load.defined() ? balance_load : saved.load;
     saved.mean_probability = empty({widths.routed}, dtype, device);
+    if (options.groups > 1) saved.group_probabilities = rows(widths.routed, dtype);
   }
   const Tensor gates = empty({num_tokens, options.heads}, dtype, device);
   const Tensor selected = empty({num_tokens, options.heads}, DType::kUInt8, device);

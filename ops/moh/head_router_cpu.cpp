@@ -31,8 +31,20 @@ template <class A>
   const std::int64_t experts = o.heads - o.num_shared;
   if (!args.routed_logits || args.forced) return count_choice(tile, experts, o.top_k, args.top);
   tile.load(args.routed_logits, args.tokens, experts, tile.routed());
-  choose(tile, experts, o.top_k);
+  choose(tile, o);
   tile.store_numbers(o.top_k, args.top);
+}
+
+/// The probabilities of a tile that the balance loss is about: of each group by itself, which is stored, or
+/// those of the only group.
+template <class A>
+[[gnu::always_inline]] inline const Vec<A>* group_tile(const RouterArgs<A>& args, const RouterTile<A>& tile) {
+  if (!args.group_probabilities) return tile.routed();
+  const std::int64_t experts = args.options.routed(), size = args.options.group_routed();
+  tile.load(args.routed_logits, args.tokens, experts, tile.in_groups());
+  for (std::int64_t e = 0; e < experts; e += size) softmax_columns<A>(tile.in_groups() + e, size);
+  tile.store(tile.in_groups(), experts, args.group_probabilities);
+  return tile.in_groups();
 }
 
 /// Gates and selection of a tile.
@@ -113,6 +125,18 @@ template <class A>
   for (std::int64_t e = 0; e < experts; ++e) tile.dz()[e] += factor * p[e] * (dp[e] - tile.times()[e] * mean);
 }
 
+/// Adds the gradient of the routed logits of a tile from the balance loss, `scale` sum_i P_i f_i, to
+/// tile.dz().
+template <class A>
+[[gnu::always_inline]] inline void balance_backward_tile(const RouterArgs<A>& args, const RouterTile<A>& tile,
+                                                         A scale) {
+  const std::int64_t experts = args.options.routed(), size = args.options.group_routed();
+  const Vec<A>* p = args.group_probabilities ? tile.in_groups() : tile.routed();
+  for (std::int64_t e = 0; e < experts; ++e) tile.dp()[e] = splat(scale * args.balance_load[e]);
+  for (std::int64_t e = 0; e < experts; e += size)
+    add_softmax_backward<A>(p + e, tile.dp() + e, tile.dz() + e, size);
+}
+
 /// Sums of the probabilities and of the choice over a chunk of tokens, into sums [2, E].
 template <class A>
 [[gnu::always_inline]] inline void forward_chunk(const RouterArgs<A>& args, std::int64_t begin,
@@ -126,8 +150,9 @@ template <class A>
     choose_heads(args, tile);
     softmax_tile(args, tile, args.routed_logits, experts, tile.routed(), args.probabilities);
     gate_tile(args, tile);
+    const Vec<A>* p = group_tile(args, tile);
     for (std::int64_t e = 0; e < experts; ++e) {
-      tile.mean()[e] += tile.masked(tile.routed()[e]);
+      tile.mean()[e] += tile.masked(p[e]);
       tile.load_sums()[e] += tile.masked(tile.times()[e]);
     }
   });
@@ -178,6 +203,7 @@ void HeadRouterKernels<Backend, A>::backward(const RouterArgs<A>& args) {
       load(args.shared_probabilities, o.num_shared, tile.shared());
       load(args.type_probabilities, 2, tile.types());
       load(args.probabilities, experts, tile.routed());
+      load(args.group_probabilities, experts, tile.in_groups());
       load(args.d_gates, o.heads, tile.gates());  // zeros without
       count_choice(tile, experts, o.top_k, args.top);
       if (args.d_shared_logits) shared_backward_tile(args, tile);
@@ -185,10 +211,7 @@ void HeadRouterKernels<Backend, A>::backward(const RouterArgs<A>& args) {
       if (!args.d_routed_logits) return;
       for (std::int64_t e = 0; e < experts; ++e) tile.dz()[e] = Vec<A>{};
       if (args.d_gates) routed_backward_tile(args, tile);
-      if (args.d_balance) {
-        for (std::int64_t e = 0; e < experts; ++e) tile.dp()[e] = splat(balance * args.balance_load[e]);
-        add_softmax_backward<A>(tile.routed(), tile.dp(), tile.dz(), experts);
-      }
+      if (args.d_balance) balance_backward_tile(args, tile, balance);
       tile.store(tile.dz(), experts, args.d_routed_logits);
     });
   });

@@ -22,13 +22,16 @@ MOH_DEVICE void softmax_on_lanes(const float* logits, float* p, std::int64_t n) 
   on_lanes(n, [&](std::int64_t i) { p[i] = expf(logits[i] - top) * scale; });
 }
 
-/// The K largest logits, largest first: a head's rank is the number of heads that precede it.
-MOH_DEVICE void top_k_on_lanes(const float* logits, std::int64_t experts, std::int64_t k, std::int32_t* top) {
-  on_lanes(experts, [&](std::int64_t e) {
+/// The largest logits of each group, largest first: a head's rank is the number of heads of its group that
+/// precede it.
+MOH_DEVICE void top_k_on_lanes(const float* logits, const RouterOptions& o, std::int32_t* top) {
+  const std::int64_t size = (o.heads - o.num_shared) / o.groups, k = o.top_k / o.groups;
+  on_lanes(size * o.groups, [&](std::int64_t e) {
+    const std::int64_t group = e / size;
     std::int64_t place = 0;
-    for (std::int64_t other = 0; other < experts; ++other)
+    for (std::int64_t other = group * size; other < (group + 1) * size; ++other)
       place += precedes(logits[other], other, logits[e], e);
-    if (place < k) top[place] = static_cast<std::int32_t>(e);
+    if (place < k) top[group * k + place] = static_cast<std::int32_t>(e);
   });
 }
 
@@ -102,7 +105,12 @@ MOH_KERNEL(kThreads) void route_heads_kernel(Args args) {
   if (args.routed_logits != nullptr) {
     const float* logits = args.routed_logits + t * experts;
     softmax_on_lanes(logits, args.probabilities + t * experts, experts);
-    if (!args.forced) top_k_on_lanes(logits, experts, o.top_k, args.top + t * o.top_k);
+    if (args.group_probabilities != nullptr) {
+      const std::int64_t size = experts / o.groups;
+      for (std::int64_t e = 0; e < experts; e += size)
+        softmax_on_lanes(logits + e, args.group_probabilities + t * experts + e, size);
+    }
+    if (!args.forced) top_k_on_lanes(logits, o, args.top + t * o.top_k);
   }
   device::sync_warp();
   const Token token = token_at(args, t);
@@ -215,6 +223,39 @@ MOH_DEVICE RoutedGradient routed_gradient(const Token& token) {
   return {scale, weight, token.code ? sum / static_cast<float>(o.top_k) : sum, true, token.code};
 }
 
+/// The gradient of the routed logits of a token through the balance loss.
+struct BalanceGradient {
+  const Token& token;
+  const float* p;           ///< [E], probabilities of each group by itself
+  std::int64_t group_size;  ///< E with one group
+  float balance, mean;      ///< factor of p (f - mean), mean load of the only group
+
+  MOH_DEVICE float at(std::int64_t e) const {
+    const float* load = token.args.balance_load;
+    float of_group = mean;
+    if (group_size < token.experts) {
+      of_group = 0;
+      const std::int64_t first = e / group_size * group_size;
+      for (std::int64_t i = first; i < first + group_size; ++i) of_group += p[i] * load[i];
+    }
+    return balance * p[e] * (load[e] - of_group);
+  }
+};
+
+/// Must be called by all lanes.
+MOH_DEVICE BalanceGradient balance_gradient(const Token& token) {
+  const Args& args = token.args;
+  const float* all = args.group_probabilities != nullptr ? args.group_probabilities : args.probabilities;
+  BalanceGradient gradient{token, all + token.t * token.experts, token.experts / args.options.groups, 0, 0};
+  if (args.d_balance == nullptr) return gradient;
+  gradient.balance =
+      *args.d_balance * static_cast<float>(args.balance_factor) / static_cast<float>(args.tokens);
+  if (args.options.groups == 1)
+    gradient.mean =
+        sum_on_lanes(token.experts, [&](std::int64_t e) { return gradient.p[e] * args.balance_load[e]; });
+  return gradient;
+}
+
 MOH_KERNEL(kThreads) void route_heads_gradient_kernel(Args args) {
   const std::int64_t t = token_of_warp();
   if (t >= args.tokens) return;
@@ -222,15 +263,10 @@ MOH_KERNEL(kThreads) void route_heads_gradient_kernel(Args args) {
   shared_gradients(token);
   if (args.d_routed_logits == nullptr) return;
   const RoutedGradient gradient = routed_gradient(token);
-  float balance = 0, mean_load = 0;
-  if (args.d_balance != nullptr) {
-    balance = *args.d_balance * static_cast<float>(args.balance_factor) / static_cast<float>(args.tokens);
-    mean_load = sum_on_lanes(token.experts,
-                             [&](std::int64_t e) { return token.probability(e) * args.balance_load[e]; });
-  }
+  const BalanceGradient of_balance = balance_gradient(token);
   on_lanes(token.experts, [&](std::int64_t e) {
     float dz = gradient.at(token, e);
-    if (args.d_balance != nullptr) dz += balance * token.probability(e) * (args.balance_load[e] - mean_load);
+    if (args.d_balance != nullptr) dz += of_balance.at(e);
     args.d_routed_logits[t * token.experts + e] = dz;
   });
 }
@@ -249,8 +285,9 @@ void HeadRouterKernels<Backend, A>::forward(const RouterArgs<A>& args) {
   if (args.routed_logits == nullptr) return;
   const Rows rows{args.tokens, experts};
   const float share = args.tokens > 0 ? 1.0F / static_cast<float>(args.tokens) : 0.0F;
-  column_sums("mean_probability", ProbabilityOf{args.probabilities, experts}, rows, share,
-              args.mean_probability);
+  const float* probabilities =
+      args.group_probabilities != nullptr ? args.group_probabilities : args.probabilities;
+  column_sums("mean_probability", ProbabilityOf{probabilities, experts}, rows, share, args.mean_probability);
   column_sums("head_load", SelectionOf{args.selected, args.order, o.heads, o.num_shared}, rows, share,
               args.load);
 }

@@ -19,6 +19,7 @@ struct RouterArgs {
   const A* type_logits = nullptr;       ///< [N, 2]
   A* shared_probabilities = nullptr;    ///< [N, S]
   A* probabilities = nullptr;           ///< [N, E]
+  A* group_probabilities = nullptr;     ///< [N, E], softmaxes of the groups; null where there is one group
   A* type_probabilities = nullptr;      ///< [N, 2]
   std::int32_t* top = nullptr;          ///< [N, K]; read instead of written when forced
   bool forced = false;

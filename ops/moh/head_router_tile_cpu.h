@@ -43,6 +43,7 @@ class RouterTile {
   Vec<Bits>* keys() const { return reinterpret_cast<Vec<Bits>*>(array(9)); }      ///< [E]
   Vec<Bits>* ranks() const { return reinterpret_cast<Vec<Bits>*>(array(10)); }    ///< [E]
   Vec<Bits>* numbers() const { return reinterpret_cast<Vec<Bits>*>(array(11)); }  ///< [H]
+  Vec<A>* in_groups() const { return array(12); }  ///< [E] probabilities of each group by itself
 
   /// The rows of this tile in an array [tokens, width], and back.
   [[gnu::always_inline]] void load(const A* from, std::int64_t tokens, std::int64_t width, Vec<A>* to) const {
@@ -61,7 +62,7 @@ class RouterTile {
   }
 
  private:
-  static constexpr std::int64_t kArrays = 12;
+  static constexpr std::int64_t kArrays = 13;
 
   Vec<A>* array(std::int64_t number) const { return scratch_.as<Vec<A>>() + number * width_; }
 
@@ -99,15 +100,17 @@ template <class A>
   return x == x ? key : std::numeric_limits<Bits>::min() + Vec<Bits>{};
 }
 
-/// ranks[e]: how many logits are before e's, which is the larger ones, and the equal ones of lower heads.
+/// ranks[e]: how many logits of [begin, end) are before e's, which is the larger ones, and the equal ones of
+/// lower heads.
 template <class A>
-[[gnu::always_inline]] inline void rank_columns(const RouterTile<A>& tile, std::int64_t experts) {
+[[gnu::always_inline]] inline void rank_columns(const RouterTile<A>& tile, std::int64_t begin,
+                                                std::int64_t end) {
   using Bits = BitsOf<A>;
   Vec<Bits>*keys = tile.keys(), *ranks = tile.ranks();
-  for (std::int64_t e = 0; e < experts; ++e) {
+  for (std::int64_t e = begin; e < end; ++e) {
     const Vec<Bits> key = sort_keys<A>(tile.routed()[e]);
-    Vec<Bits> rank = static_cast<Bits>(e) + Vec<Bits>{};
-    for (std::int64_t lower = 0; lower < e; ++lower) {
+    Vec<Bits> rank = static_cast<Bits>(e - begin) + Vec<Bits>{};
+    for (std::int64_t lower = begin; lower < e; ++lower) {
       const Vec<Bits> after = key > keys[lower];  // -1 where true
       ranks[lower] -= after;
       rank += after;
@@ -117,18 +120,23 @@ template <class A>
   }
 }
 
-/// The K best heads, into tile.numbers(), best first, and tile.times(). NaN ranks below every number.
+/// The best heads of each group, into tile.numbers(), best first, and tile.times(). NaN ranks below every
+/// number.
 template <class A>
-[[gnu::always_inline]] inline void choose(const RouterTile<A>& tile, std::int64_t experts, std::int64_t k) {
+[[gnu::always_inline]] inline void choose(const RouterTile<A>& tile, const RouterOptions& o) {
   using Bits = BitsOf<A>;
-  rank_columns(tile, experts);
-  for (std::int64_t e = 0; e < experts; ++e)
-    tile.times()[e] = tile.ranks()[e] < static_cast<Bits>(k) ? splat(A(1)) : Vec<A>{};
-  for (std::int64_t r = 0; r < k; ++r) {
-    Vec<Bits> number{};
-    for (std::int64_t e = 0; e < experts; ++e)
-      number |= (tile.ranks()[e] == static_cast<Bits>(r)) & static_cast<Bits>(e);
-    tile.numbers()[r] = number;
+  const std::int64_t size = o.group_routed(), k = o.group_top_k();
+  for (std::int64_t g = 0; g < o.groups; ++g) {
+    const std::int64_t begin = g * size, end = begin + size;
+    rank_columns(tile, begin, end);
+    for (std::int64_t e = begin; e < end; ++e)
+      tile.times()[e] = tile.ranks()[e] < static_cast<Bits>(k) ? splat(A(1)) : Vec<A>{};
+    for (std::int64_t r = 0; r < k; ++r) {
+      Vec<Bits> number{};
+      for (std::int64_t e = begin; e < end; ++e)
+        number |= (tile.ranks()[e] == static_cast<Bits>(r)) & static_cast<Bits>(e);
+      tile.numbers()[g * k + r] = number;
+    }
   }
 }
 
@@ -181,7 +189,8 @@ template <class A>
   const std::int64_t experts = args.options.heads - args.options.num_shared;
   Vec<A> sum{};
   for (std::int64_t e = 0; e < experts; ++e) sum += tile.times()[e] * tile.routed()[e];
-  // The selected heads have at least K / E of the probability; a forced selection may have less.
+  // The best K of all heads have at least K / E of the probability; a forced selection, or the best of each
+  // group, may have less.
   const A least = sizeof(A) == 8 ? A(2.2e-16) : A(1.19e-7);
   return A(args.options.top_k) / (sum > least ? sum : splat(least));
 }

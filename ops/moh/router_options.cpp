@@ -45,6 +45,10 @@ RouterWidths router_widths(const RouterOptions& o) {
   }
   if (o.top_k == 0 && experts > 0)
     refuse("num_shared", std::to_string(o.heads) + " when no head is routed", o.num_shared);
+  if (o.groups < 1 || experts % o.groups != 0)
+    refuse("groups", "a divisor of the " + std::to_string(experts) + " routed heads", o.groups);
+  if (o.top_k % o.groups != 0)
+    refuse("top_k", "a multiple of the " + std::to_string(o.groups) + " groups", o.top_k);
   RouterWidths widths;
   widths.routed = o.top_k > 0 ? experts : 0;
   if (o.scaling == GateScaling::kBinary) return widths;
@@ -54,14 +58,14 @@ RouterWidths router_widths(const RouterOptions& o) {
 }
 
 double balance_factor(const RouterOptions& o) {
-  const auto experts = static_cast<double>(o.heads - o.num_shared);
+  const auto experts = static_cast<double>(o.group_routed()), groups = static_cast<double>(o.groups);
   switch (o.balance_loss) {
     case BalanceLoss::kCode:
-      return experts;
+      return experts / groups;
     case BalanceLoss::kPaper:
-      return 1;
+      return 1 / groups;
     case BalanceLoss::kShares:
-      return o.top_k > 0 ? experts / static_cast<double>(o.top_k) : 0;
+      return o.top_k > 0 ? experts / static_cast<double>(o.group_top_k()) / groups : 0;
   }
   fail_check(__FILE__, __LINE__, "balance_loss", "an unknown form");
 }

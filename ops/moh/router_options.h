@@ -28,6 +28,12 @@ enum class BalanceLoss {
 /// Heads of one attention layer: `num_shared` are active for every token, of the E = heads - num_shared
 /// routed ones each token keeps the `top_k` with the largest logits. The router's order has the shared heads
 /// first, then the routed ones; head_order() maps it to the heads of the layer.
+///
+/// With G = `groups` the routed heads are G equal parts of that order in succession, and of each a token
+/// keeps its top_k / G largest logits. Softmaxes and gates are those of the whole layer all the same, so that
+/// a selection has the gates that it has without groups. The load-balance loss is the mean of the G losses
+/// that the groups have by themselves, with E / G heads, top_k / G of them kept, and P_i the mean of a
+/// softmax over the group's logits.
 struct RouterOptions {
   std::int64_t heads = 0;
   std::int64_t num_shared = 0;
@@ -36,6 +42,11 @@ struct RouterOptions {
   bool two_stage = true;         ///< weigh shared against routed heads by the type logits; otherwise equally
   bool straight_through = true;  ///< kBinary: pass gate gradients to the routed logits
   BalanceLoss balance_loss = BalanceLoss::kCode;
+  std::int64_t groups = 1;  ///< divides E and top_k
+
+  std::int64_t routed() const { return heads - num_shared; }
+  std::int64_t group_routed() const { return routed() / groups; }
+  std::int64_t group_top_k() const { return top_k / groups; }
 };
 
 /// The heads of a layer in the router's order, int32 [heads]: `shared_heads`, ascending, then the others,
@@ -53,7 +64,7 @@ struct RouterWidths {
 /// Throws ValueError when the head counts contradict each other.
 RouterWidths router_widths(const RouterOptions& options);
 
-/// The load-balance loss over sum_i P_i f_i.
+/// The load-balance loss over sum_i P_i f_i, a sum over all routed heads.
 double balance_factor(const RouterOptions& options);
 
 }  // namespace moh

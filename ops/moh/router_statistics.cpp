@@ -1,5 +1,6 @@
 #include "ops/moh/router_statistics.h"
 
+#include <string>
 #include <type_traits>
 
 #include "core/error.h"
@@ -35,7 +36,8 @@ const T* data_or_null(const Tensor& tensor) {
 
 }  // namespace
 
-Tensor router_statistics(const Tensor& routed_logits, const Tensor& type_logits, const Tensor& top) {
+Tensor router_statistics(const Tensor& routed_logits, const Tensor& type_logits, const Tensor& top,
+                         std::int64_t groups) {
   const Tensor& like = routed_logits.defined() ? routed_logits : type_logits;
   if (!like.defined()) throw ValueError(error_message(kOp, "logits", "of one router or both", "none"));
   Check(kOp).rank("logits", Variable(like), 2);
@@ -43,6 +45,8 @@ Tensor router_statistics(const Tensor& routed_logits, const Tensor& type_logits,
   if (routed_logits.defined()) {
     Check(kOp).require(top.defined(), "top", "the kept heads of routed_logits", "none");
     check_top(top, routed_logits);
+    Check(kOp).require(groups >= 1 && routed_logits.dim(1) % groups == 0 && top.dim(1) % groups == 0,
+                       "groups", "a divisor of E and K", std::to_string(groups));
   }
   const std::int64_t tokens = like.dim(0);
   const Tensor each = like.device() == kCpu ? Tensor() : empty({tokens, 2}, like.dtype(), like.device());
@@ -55,6 +59,7 @@ Tensor router_statistics(const Tensor& routed_logits, const Tensor& type_logits,
       if (routed_logits.defined()) {
         args.routed = routed_logits.dim(1);
         args.kept = top.dim(1);
+        args.groups = groups;
         args.top = top.data<std::int32_t>();
       }
       if (each.defined()) args.each = each.data<A>();

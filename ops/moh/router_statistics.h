@@ -1,5 +1,7 @@
 #pragma once
 
+#include <cstdint>
+
 #include "core/tensor.h"
 
 namespace moh {
@@ -9,10 +11,12 @@ namespace moh {
 ///       routed heads; 0 without type_logits;
 ///   [1] the margin z_k - z_r of the last kept head k, top[n, K - 1], over the first refused one r: the
 ///       largest of those that come after k, logits first and numbers where logits are equal; 0 without
-///       routed_logits, and for tokens whose router refuses none.
+///       routed_logits, and for tokens whose router refuses none. With `groups` (RouterOptions) the mean of
+///       the margins that the groups have by themselves.
 /// routed_logits [N, E], type_logits [N, 2] are float32 or float64, either may be undefined; top [N, K] int32
 /// is that of route_heads. Without tokens both are 0. Not differentiable. Throws ShapeError, DTypeError,
 /// DeviceError.
-Tensor router_statistics(const Tensor& routed_logits, const Tensor& type_logits, const Tensor& top);
+Tensor router_statistics(const Tensor& routed_logits, const Tensor& type_logits, const Tensor& top,
+                         std::int64_t groups = 1);
 
 }  // namespace moh

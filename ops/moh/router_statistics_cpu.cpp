@@ -21,6 +21,18 @@ template <class A>
   return first == kNone ? A(0) : kept - first;
 }
 
+/// The mean of margin_of() over the groups of token n.
+template <class A>
+[[gnu::always_inline]] inline A mean_margin(const RouterStatisticsArgs<A>& args, std::int64_t n) {
+  const std::int64_t size = args.routed / args.groups, kept = args.kept / args.groups;
+  A sum = 0;
+  for (std::int64_t g = 0; g < args.groups; ++g) {
+    const std::int64_t last = args.top[n * args.kept + (g + 1) * kept - 1];
+    sum += margin_of(args.routed_logits + n * args.routed + g * size, size, last - g * size);
+  }
+  return sum / A(args.groups);
+}
+
 }  // namespace
 
 template <class Backend, class A>
@@ -28,9 +40,7 @@ void RouterStatisticsKernels<Backend, A>::forward(const RouterStatisticsArgs<A>&
   sum_over_rows<A>(args.tokens, 2, args.means, [args](std::int64_t n, A* sums) {
     if (args.type_logits != nullptr)
       sums[0] += A(1) / (A(1) + std::exp(args.type_logits[2 * n] - args.type_logits[2 * n + 1]));
-    if (args.routed_logits != nullptr && args.kept < args.routed)
-      sums[1] +=
-          margin_of(args.routed_logits + n * args.routed, args.routed, args.top[(n + 1) * args.kept - 1]);
+    if (args.routed_logits != nullptr && args.kept < args.routed) sums[1] += mean_margin(args, n);
   });
   for (int i = 0; i < 2 && args.tokens > 0; ++i) args.means[i] /= A(args.tokens);
 }

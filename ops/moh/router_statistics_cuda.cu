@@ -12,22 +12,32 @@ namespace {
 struct EachToken {
   RouterStatisticsArgs<float> args;
 
-  MOH_DEVICE float margin(const float* z, std::int64_t last) const {
+  /// Of a group of `size` logits.
+  MOH_DEVICE static float margin(const float* z, std::int64_t size, std::int64_t last) {
     const float kept = z[last];
     float first = -INFINITY;
-    for (std::int64_t e = 0; e < args.routed; ++e) {
+    for (std::int64_t e = 0; e < size; ++e) {
       const bool refused = z[e] < kept || (z[e] == kept && e > last);
       if (refused && z[e] > first) first = z[e];
     }
     return first == -INFINITY ? 0.0F : kept - first;
   }
 
+  MOH_DEVICE float mean_margin(std::int64_t n) const {
+    const std::int64_t size = args.routed / args.groups, kept = args.kept / args.groups;
+    float sum = 0;
+    for (std::int64_t g = 0; g < args.groups; ++g) {
+      const std::int64_t last = args.top[n * args.kept + (g + 1) * kept - 1];
+      sum += margin(args.routed_logits + n * args.routed + g * size, size, last - g * size);
+    }
+    return sum / static_cast<float>(args.groups);
+  }
+
   MOH_DEVICE void operator()(std::int64_t n) const {
     const float* const types = args.type_logits;
     args.each[2 * n] = types == nullptr ? 0.0F : 1.0F / (1.0F + expf(types[2 * n] - types[2 * n + 1]));
     const bool refuses = args.routed_logits != nullptr && args.kept < args.routed;
-    args.each[2 * n + 1] =
-        refuses ? margin(args.routed_logits + n * args.routed, args.top[(n + 1) * args.kept - 1]) : 0.0F;
+    args.each[2 * n + 1] = refuses ? mean_margin(n) : 0.0F;
   }
 };
 

@@ -286,10 +286,12 @@ void check_top1_on_device() {
 void check_router_statistics_on_device() {
   const Device gpu = open_gpu();
   in_each_way([&](const std::string& way) {
-    for (const auto& [tokens, heads, kept] : kRouterStatisticsSizes) {
-      INFO(way << ", " << tokens << " tokens, " << kept << " of " << heads << " heads");
-      const RouterStatisticsCase c = router_statistics_case(tokens, heads, kept, DType::kFloat32);
-      const Tensor found = router_statistics(c.routed.to(gpu), c.types.to(gpu), c.top.to(gpu)).to(kCpu);
+    for (const RouterStatisticsSizes& sizes : kRouterStatisticsSizes) {
+      INFO(way << ", " << sizes.tokens << " tokens, " << sizes.kept << " of " << sizes.heads << " heads, "
+               << sizes.groups << " groups");
+      const RouterStatisticsCase c = router_statistics_case(sizes, DType::kFloat32);
+      const Tensor found =
+          router_statistics(c.routed.to(gpu), c.types.to(gpu), c.top.to(gpu), sizes.groups).to(kCpu);
       CHECK(found.data<float>()[0] == Approx(c.weight).epsilon(1e-5));
       CHECK(found.data<float>()[1] == Approx(c.margin).epsilon(1e-5));
     }

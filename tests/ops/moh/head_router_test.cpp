@@ -33,6 +33,17 @@ std::vector<std::int64_t> best(const std::vector<double>& p, std::int64_t k) {
   return order;
 }
 
+/// The best heads of each group, by the probabilities of all routed heads.
+std::vector<std::int64_t> best_of_groups(const std::vector<double>& p, const RouterOptions& o) {
+  std::vector<std::int64_t> found;
+  const std::int64_t size = o.group_routed();
+  for (std::int64_t first = 0; first < o.routed(); first += size) {
+    const std::vector<double> group(p.begin() + first, p.begin() + first + size);
+    for (const std::int64_t e : best(group, o.group_top_k())) found.push_back(first + e);
+  }
+  return found;
+}
+
 /// The equations of route_heads, token by token: gates, then the balance loss, of `given` loads if there are.
 std::vector<Tensor> reference(const std::vector<Tensor>& in, const RouterOptions& o,
                               const Tensor& given = {}) {
@@ -55,17 +66,21 @@ std::vector<Tensor> reference(const std::vector<Tensor>& in, const RouterOptions
     if (o.top_k == 0) continue;
     const std::vector<double> p = softmax(in[1].data<double>() + t * experts, experts);
     double kept = 0;
-    for (std::int64_t e : best(p, o.top_k)) kept += p[e];
-    for (std::int64_t e : best(p, o.top_k)) {
+    for (std::int64_t e : best_of_groups(p, o)) kept += p[e];
+    for (std::int64_t e : best_of_groups(p, o)) {
       g[o.num_shared + e] = w[1] * (paper ? p[e] : o.top_k * p[e] / kept);
       load[e] += 1.0 / kTokens;
     }
-    for (std::int64_t e = 0; e < experts; ++e) mean[e] += p[e] / kTokens;
+    for (std::int64_t e = 0; e < experts; ++e) {
+      const auto group = p.begin() + e / o.group_routed() * o.group_routed();
+      mean[e] += p[e] / std::accumulate(group, group + o.group_routed(), 0.0) / kTokens;
+    }
   }
   if (o.top_k == 0) return {gates};
   if (given.defined()) std::ranges::copy(given.span<double>(), load.begin());
   const double dot = std::inner_product(load.begin(), load.end(), mean.begin(), 0.0);
-  return {gates, full({}, o.balance_loss == BalanceLoss::kPaper ? dot : experts * dot, DType::kFloat64)};
+  const double factor = o.balance_loss == BalanceLoss::kPaper ? 1.0 : static_cast<double>(o.group_routed());
+  return {gates, full({}, factor * dot / static_cast<double>(o.groups), DType::kFloat64)};
 }
 
 std::vector<Tensor> logits_for(const RouterOptions& o, std::int64_t tokens = kTokens) {
@@ -165,6 +180,25 @@ OP_CASES(route_heads) {
                            return outputs;
                          },
                      .low_precision = false});
+  }
+  for (auto [heads, shared, top_k, groups] : std::vector<std::array<std::int64_t, 4>>{
+           {12, 3, 6, 3}, {8, 4, 2, 2}, {6, 0, 2, 2}, {44, 2, 21, 21}, {6, 2, 4, 2}}) {
+    for (const GateScaling scaling : {GateScaling::kCode, GateScaling::kPaper}) {
+      RouterOptions o{heads, shared, top_k, scaling};
+      o.groups = groups;
+      if (scaling == GateScaling::kPaper) o.balance_loss = BalanceLoss::kPaper;
+      cases.push_back({.name = std::to_string(o.group_top_k()) + " of " + std::to_string(o.group_routed()) +
+                               " in each of " + std::to_string(groups) + " groups" +
+                               (scaling == GateScaling::kPaper ? ", paper" : ", code"),
+                       .inputs = logits_for(o),
+                       .run =
+                           [o](const Inputs& in) {
+                             const Routing r = route(in, o);
+                             return Outputs{r.gates, r.balance};
+                           },
+                       .reference = [o](const std::vector<Tensor>& in) { return reference(in, o); },
+                       .low_precision = false});
+    }
   }
   for (const RouterOptions& o : {RouterOptions{6, 3, 2}, RouterOptions{5, 0, 2, GateScaling::kPaper}}) {
     const Tensor load = uniform({o.heads - o.num_shared}, 0.1, 0.9, 4);
@@ -395,6 +429,72 @@ TEST_CASE("moh: a forced choice replaces the router's own") {
   CHECK_THROWS_AS(
       route_heads(in[0], in[1], in[2], kTokens, o, {}, tensor_of<std::int32_t>({kTokens, 2}, choice)),
       ValueError);
+}
+
+TEST_CASE("moh: inside groups, gates are those of the layer with the same selection") {
+  for (const GateScaling scaling : {GateScaling::kCode, GateScaling::kPaper, GateScaling::kBinary}) {
+    const RouterOptions whole{12, 4, 4, scaling};
+    RouterOptions inside = whole;
+    inside.groups = 4;
+    const std::vector<Tensor> logits = logits_for(whole);
+    Inputs a = variables(logits), b = variables(logits);
+    const Routing r = route(a, inside), forced = route_heads(b[0], b[1], b[2], kTokens, whole, {}, r.top);
+    for (std::int64_t t = 0; t < kTokens; ++t) {
+      for (std::int64_t g = 0; g < 4; ++g) {
+        const double* z = logits[1].data<double>() + t * 8 + 2 * g;
+        CHECK(r.top.data<std::int32_t>()[t * 4 + g] == 2 * g + (z[1] > z[0]));
+      }
+    }
+    const auto same = [](const Tensor& x, const Tensor& y) {
+      return std::ranges::equal(x.span<double>(), y.span<double>());
+    };
+    CHECK(same(r.gates.value(), forced.gates.value()));
+    CHECK(same(r.load, forced.load));
+    const Tensor dy = normal({kTokens, 12}, 9);
+    r.gates.backward(dy);
+    forced.gates.backward(dy);
+    CHECK(same(a[1].grad(), b[1].grad()));
+  }
+}
+
+TEST_CASE("moh: the balance loss inside groups is the mean of those of the groups, in each form") {
+  for (const auto& [form, optimum] :
+       {std::pair{BalanceLoss::kCode, 2.0}, {BalanceLoss::kPaper, 0.5}, {BalanceLoss::kShares, 1.0}}) {
+    RouterOptions o{15, 3, 6}, one{4, 0, 2};
+    o.groups = 3;
+    o.balance_loss = one.balance_loss = form;
+    std::vector<Tensor> logits = logits_for(o);
+    double mean = 0;
+    for (std::int64_t g = 0; g < 3; ++g) {
+      Tensor of_group = empty({kTokens, 4}, DType::kFloat64);
+      for (std::int64_t i = 0; i < of_group.numel(); ++i)
+        of_group.data<double>()[i] = logits[1].data<double>()[i / 4 * 12 + 4 * g + i % 4];
+      mean += route_heads({}, Variable(of_group), {}, kTokens, one).balance.value().item() / 3;
+    }
+    CHECK(route(variables(logits), o).balance.value().item() == Approx(mean));
+    logits[1].fill(0);
+    CHECK(route(variables(logits), o).balance.value().item() == Approx(optimum));
+  }
+}
+
+TEST_CASE("moh: groups are equal parts, and a forced choice keeps as many heads of each") {
+  RouterOptions o{8, 2, 4};
+  o.groups = 4;
+  CHECK_THROWS_WITH(router_widths(o),
+                    "route_heads: groups: expected a divisor of the 6 routed heads, found 4");
+  o.groups = 3;
+  CHECK_THROWS_WITH(router_widths(o), "route_heads: top_k: expected a multiple of the 3 groups, found 4");
+  o.groups = 2;
+  const Inputs in = variables(logits_for(o));
+  const auto forced = [&](std::vector<std::int32_t> first) {
+    std::vector<std::int32_t> choice;
+    for (std::int64_t t = 0; t < kTokens; ++t) choice.insert(choice.end(), first.begin(), first.end());
+    return route_heads(in[0], in[1], in[2], kTokens, o, {}, tensor_of<std::int32_t>({kTokens, 4}, choice));
+  };
+  CHECK(forced({2, 0, 3, 5}).selected.data<std::uint8_t>()[4] == 1);
+  CHECK_THROWS_WITH(forced({2, 3, 1, 5}),
+                    Catch::Contains("2 different heads of each group in turn, found head 3 in group 0"));
+  CHECK_THROWS_AS(forced({2, 2, 3, 5}), ValueError);
 }
 
 TEST_CASE("moh: head counts that contradict each other are refused") {
