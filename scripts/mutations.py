@@ -54,6 +54,8 @@ MUTATIONS = [
     Mutation("the balance loss of groups has the layer's probabilities", "ops/moh/head_router_cpu.cpp",
              "tile.mean()[e] += tile.masked(p[e]);", "tile.mean()[e] += tile.masked(tile.routed()[e]);", "ops_tests",
              "route|router|groups"),
+    Mutation("heads are scattered without their gates", "ops/moh/gather_heads_cpu.cpp",
+             "gates ? gates[head] : Acc<T>(1)", "Acc<T>(1)", "ops_tests", "scatter"),
     Mutation("straight-through gradients vanish", "ops/moh/head_router_cpu.cpp",
              "binary ? d_gate : ", "binary ? Vec<A>{} : ", "ops_tests", "straight"),
     # Attention.

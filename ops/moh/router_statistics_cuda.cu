@@ -12,7 +12,7 @@ namespace {
 struct EachToken {
   RouterStatisticsArgs<float> args;
 
-  /// Of a group of `size` logits.
+  /// The margin of a group of `size` logits.
   MOH_DEVICE static float margin(const float* z, std::int64_t size, std::int64_t last) {
     const float kept = z[last];
     float first = -INFINITY;

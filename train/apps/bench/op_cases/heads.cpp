@@ -4,6 +4,7 @@
 #include "ops/attention/cache_append.h"
 #include "ops/attention/decode.h"
 #include "ops/attention/head_lists.h"
+#include "ops/moh/gather_heads.h"
 #include "ops/moh/head_router.h"
 #include "ops/moh/query_norm.h"
 #include "ops/moh/scale_heads.h"
@@ -82,6 +83,40 @@ StreamingCase make_decode(Placement placement, std::int64_t bytes) {
   return {to_string(k.shape()), 2 * bytes_of(k), 0, [=] { attention_decode(q, k, v, keys, {}, {}, {}); }};
 }
 
+constexpr std::int64_t kSlotGroups = kHeads / 2;  // of two heads, of which a token computes one
+
+/// Slots of a random head of each group, [1, T, kSlotGroups, 1].
+Tensor some_slots(std::int64_t tokens, Device device) {
+  const Tensor slots = empty({1, tokens, kSlotGroups, 1}, DType::kInt32);
+  for (std::int64_t i = 0; i < slots.numel(); ++i)
+    slots.data<std::int32_t>()[i] = static_cast<std::int32_t>(
+        2 * (i % kSlotGroups) + (random_uniform({1, 6}, static_cast<std::uint64_t>(i)) < 0.5F));
+  return slots.to(device);
+}
+
+/// Forward reads and writes the queries of the slots; backward reads their gradients and writes those of all
+/// heads.
+StreamingCase make_gather(Placement placement, std::int64_t bytes) {
+  const std::int64_t tokens = count_for(placement.dtype, bytes, kHeads * kHeadDim);
+  const Tensor x = random_tensor({1, tokens, kHeads, kHeadDim}, placement, 1);
+  const Tensor slots = some_slots(tokens, placement.device);
+  const double of_slots = bytes_of(x) / 2 + bytes_of(slots);
+  return {to_string(x.shape()), of_slots + bytes_of(x) / 2, of_slots + bytes_of(x),
+          [=] { return gather_heads(input(x), slots); }};
+}
+
+/// Forward reads the outputs of the slots and writes those of all heads; backward reads the slots' outputs
+/// and their gradients, and writes other gradients.
+StreamingCase make_scatter(Placement placement, std::int64_t bytes) {
+  const std::int64_t tokens = count_for(placement.dtype, bytes, kHeads * kHeadDim);
+  const Tensor y = random_tensor({1, tokens, kSlotGroups, kHeadDim}, placement, 1);
+  const Tensor gates = random_tensor({1, tokens, kHeads}, Placement(DType::kFloat32, placement.device), 2);
+  const Tensor slots = some_slots(tokens, placement.device);
+  const double factors = bytes_of(gates) + bytes_of(slots);
+  return {to_string(y.shape()), 3 * bytes_of(y) + factors, 3 * bytes_of(y) + factors + bytes_of(gates),
+          [=] { return scatter_heads(input(y), input(gates), slots); }};
+}
+
 }  // namespace
 
 std::vector<StreamingFamily> of_heads() {
@@ -92,6 +127,8 @@ std::vector<StreamingFamily> of_heads() {
                 [](const std::vector<Variable>& in) {
                   return scale_heads(in[0], input(full({kHeads}, 0.5, in[0].dtype(), in[0].device())));
                 }),
+          {"gather_heads", make_gather},
+          {"scatter_heads", make_scatter},
           {"append_to_cache", make_append},
           {"attention_decode", make_decode}};
 }
