@@ -10,9 +10,12 @@
 #include "autograd/recompute.h"
 #include "core/dry_run.h"
 #include "core/error.h"
+#include "ops/attention/attention.h"
 #include "ops/embedding/embedding.h"
 #include "ops/linalg/linear.h"
+#include "ops/moh/gather_heads.h"
 #include "ops/moh/head_projection.h"
+#include "ops/moh/head_slots.h"
 #include "ops/moh/masked_router.h"
 #include "ops/moh/query_norm.h"
 #include "ops/moh/router_statistics.h"
@@ -25,11 +28,29 @@ namespace moh {
 
 namespace {
 
-RouterOptions checked(const HeadRoutingOptions& options) {
+/// Checks that every KV group has as many shared heads.
+void check_groups(const HeadRoutingOptions& options, std::int64_t kv_heads) {
+  const RouterOptions& router = options.router;
+  const auto refuse = [](const std::string& what, const std::string& expected, std::int64_t found) {
+    throw ValueError(error_message("router", what, expected, std::to_string(found)));
+  };
+  if (router.groups != kv_heads || router.heads % kv_heads != 0)
+    refuse("groups", "the KV heads (" + std::to_string(kv_heads) + "), a divisor of the heads",
+           router.groups);
+  std::vector<std::int64_t> shared(static_cast<std::size_t>(kv_heads));
+  for (const std::int64_t head : head_kinds(options).shared)
+    ++shared[static_cast<std::size_t>(head / (router.heads / kv_heads))];
+  for (const std::int64_t count : shared) {
+    if (count * kv_heads != router.num_shared) refuse("shared_heads", "as many of each group", count);
+  }
+}
+
+RouterOptions checked(const HeadRoutingOptions& options, std::int64_t kv_heads) {
   RouterOptions router = options.router;
   if (options.kind == RouterKind::kQueryNorm) router.scaling = GateScaling::kBinary;
   router.straight_through = options.straight_through != StraightThrough::kNone;
   router_widths(router);  // throws if the counts are inconsistent
+  if (options.within_groups) check_groups(options, kv_heads);
   if (options.shared_heads.empty()) return router;
   const auto listed = static_cast<std::int64_t>(options.shared_heads.size());
   if (listed != router.num_shared) {
@@ -122,8 +143,10 @@ DType router_dtype(RouterPrecision precision, DType model_dtype) {
 std::int64_t annealed_top_k(const HeadRoutingOptions& options, double progress) {
   const std::int64_t top_k = options.router.top_k;
   if (progress >= options.top_k_anneal_until) return top_k;
-  const auto more = static_cast<double>(options.router.heads - options.router.num_shared - top_k);
-  return top_k + static_cast<std::int64_t>(std::ceil(more * (1 - progress / options.top_k_anneal_until)));
+  const std::int64_t groups = options.router.groups;
+  const auto more = static_cast<double>(options.router.group_routed() - options.router.group_top_k());
+  return top_k +
+         groups * static_cast<std::int64_t>(std::ceil(more * (1 - progress / options.top_k_anneal_until)));
 }
 
 std::int64_t computed_heads(const HeadRoutingOptions& options, bool backward_follows) {
@@ -135,7 +158,7 @@ std::int64_t computed_heads(const HeadRoutingOptions& options, bool backward_fol
 HeadRouter::HeadRouter(std::int64_t width, std::int64_t kv_heads, std::int64_t head_dim,
                        const HeadRoutingOptions& options, Placement placement)
     : kv_heads_(kv_heads), head_dim_(head_dim), options_(options) {
-  options_.router = checked(options);
+  options_.router = checked(options, kv_heads);
   if (!options.shared_heads.empty())
     order_ = head_order(options_.router.heads, options.shared_heads, placement.device);
   if (options_.kind != RouterKind::kLearned) return;
@@ -216,9 +239,9 @@ void HeadRouter::add_statistics(HeadChoice& choice, const Logits& logits) const 
   choice.two_stage = logits.type.defined();
   choice.refuses = top.defined() && logits.routed.defined() && top.dim(1) < logits.routed.dim(1);
   if (!choice.two_stage && !choice.refuses) return;
-  choice.statistics =
-      router_statistics(choice.refuses ? logits.routed.value() : Tensor(),
-                        choice.two_stage ? logits.type.value() : Tensor(), choice.refuses ? top : Tensor());
+  choice.statistics = router_statistics(choice.refuses ? logits.routed.value() : Tensor(),
+                                        choice.two_stage ? logits.type.value() : Tensor(),
+                                        choice.refuses ? top : Tensor(), options_.router.groups);
 }
 
 /// Routing with masks that are drawn anew. They decide how many heads are routed; of these, as large a share
@@ -237,7 +260,7 @@ HeadChoice HeadRouter::masked_choice(const Variable& x, Generator& draws, const 
   choice.gates = reshape(masked.gates, per_token);
   choice.lists = build_head_lists(to_compute, kv_heads_, heads);
   if (dry_run()) choice.lists.longest = batch > 0 ? choice.lists.num_rows() / (batch * kv_heads_) : 0;
-  choice.lists_of_heads = lists_of_heads(to_compute, choice.lists, heads);
+  choice.lists_of_heads = lists_of_heads(to_compute, choice.lists.num_rows(), choice.lists, heads);
   choice.routing = {masked.gates, masked.balance, masked.selected, {}, {}, masked.load};
   if (options_.z_loss) choice.z_loss = router_z_loss(logits.routed);
   choice.computed_heads = heads;
@@ -270,14 +293,18 @@ HeadChoice HeadRouter::operator()(const Variable& x, const Variable& q, const Fo
   const bool all = !units_to_compute.shares_storage_with(routing.selected);
   const Tensor to_compute = of_each_head(units_to_compute, now.unit_heads).reshape(per_token);
   const std::int64_t heads_each = all ? heads : now.unit_heads * (now.router.num_shared + now.router.top_k);
-  HeadLists lists = lists_of(to_compute, kv_heads_, heads_each, now);
-  HeadLists of_heads = context.equal_rows ? HeadLists{} : lists_of_heads(to_compute, lists, heads_each);
+  HeadLists lists;
+  if (!now.within_groups) lists = lists_of(to_compute, kv_heads_, heads_each, now);
+  const std::int64_t num_pairs = now.within_groups ? batch * length * heads_each : lists.num_rows();
+  HeadLists of_heads =
+      context.equal_rows ? HeadLists{} : lists_of_heads(to_compute, num_pairs, lists, heads_each);
   Variable gates = reshape(of_each_head(routing.gates, now.unit_heads), per_token);
   const Variable z_loss =
       options_.z_loss && logits.routed.defined() ? router_z_loss(logits.routed) : Variable();
   HeadChoice choice{std::move(gates),   std::move(lists), std::move(of_heads),
                     std::move(routing), z_loss,           heads_each};
   choice.pairs = to_compute;
+  if (now.within_groups) choice.slots = head_slots(to_compute, kv_heads_, heads_each / kv_heads_);
   if (context.training) add_statistics(choice, logits);
   if (context.training && options_.top_k_anneal_until > 0) {
     const auto number = [&](std::int64_t count) {
@@ -289,12 +316,22 @@ HeadChoice HeadRouter::operator()(const Variable& x, const Variable& q, const Fo
   return choice;
 }
 
-HeadLists HeadRouter::lists_of_heads(const Tensor& to_compute, const HeadLists& lists,
+HeadLists HeadRouter::lists_of_heads(const Tensor& to_compute, std::int64_t num_pairs, const HeadLists& lists,
                                      std::int64_t per_token) const {
   if (to_compute.device() != kCpu) return {};  // dense projections are faster on a GPU
-  const double active = static_cast<double>(lists.num_rows()) / static_cast<double>(to_compute.numel());
-  if (!head_projection_pays(lists.batch * lists.tokens, head_dim_, active)) return {};
-  return lists.kv_heads == lists.heads ? lists : lists_of(to_compute, lists.heads, per_token, options_);
+  const double active = static_cast<double>(num_pairs) / static_cast<double>(to_compute.numel());
+  if (!head_projection_pays(to_compute.dim(0) * to_compute.dim(1), head_dim_, active)) return {};
+  const std::int64_t heads = to_compute.dim(2);
+  return lists.rows.defined() && lists.kv_heads == heads ? lists
+                                                         : lists_of(to_compute, heads, per_token, options_);
+}
+
+Variable attend(const Variable& q, const Variable& k, const Variable& v, const HeadChoice* choice,
+                const AttentionOptions& options) {
+  if (choice == nullptr) return attention(q, k, v, options);
+  if (!choice->slots.defined()) return head_sparse_attention(q, k, v, choice->gates, choice->lists, options);
+  const Variable of_slots = attention(gather_heads(q, choice->slots), k, v, options);
+  return scatter_heads(of_slots, choice->gates, choice->slots);
 }
 
 Variable to_heads(const Linear& map, const Variable& x, std::int64_t head_dim, const HeadChoice* choice) {
@@ -317,7 +354,7 @@ Variable scaled_heads(const Variable& heads, const Variable& scales) {
 
 LayerRouting summarize(const HeadChoice& choice) {
   return {choice.routing.balance, choice.routing.load, choice.z_loss, choice.computed_heads,
-          choice.lists.heads,     choice.heads_each,   choice.top_k,  choice.statistics,
+          choice.gates.dim(2),    choice.heads_each,   choice.top_k,  choice.statistics,
           choice.two_stage,       choice.refuses};
 }
 

@@ -15,6 +15,8 @@
 
 namespace moh {
 
+struct AttentionOptions;
+
 /// Results of routing one layer, for the loss and for metrics.
 struct LayerRouting {
   Variable balance;                            ///< undefined without routed heads
@@ -51,6 +53,9 @@ struct HeadChoice {
   Tensor statistics = {};              ///< likewise, and these
   bool two_stage = false, refuses = false;
   Tensor pairs = {};  ///< those of the lists as uint8 [B, T, H]; undefined while shared heads are learned
+  /// With HeadRoutingOptions::within_groups the pairs as head_slots(), [B, T, G, k], in place of `lists`;
+  /// else undefined.
+  Tensor slots = {};
 
   bool projects_chosen_heads() const { return lists_of_heads.rows.defined(); }
 };
@@ -93,7 +98,9 @@ class HeadRouter : public Module {
   Logits learned_logits(const Variable& x, const LearnedHeads* heads) const;
   void add_statistics(HeadChoice& choice, const Logits& logits) const;
   HeadChoice masked_choice(const Variable& x, Generator& draws, const Tensor& balance_load) const;
-  HeadLists lists_of_heads(const Tensor& to_compute, const HeadLists& lists, std::int64_t per_token) const;
+  /// For `num_pairs` pairs to compute, whose `lists` serve if each has one head.
+  HeadLists lists_of_heads(const Tensor& to_compute, std::int64_t num_pairs, const HeadLists& lists,
+                           std::int64_t per_token) const;
 
   std::int64_t kv_heads_, head_dim_;
   HeadRoutingOptions options_;
@@ -103,6 +110,11 @@ class HeadRouter : public Module {
   std::unique_ptr<SharedMasks> masks_;  // null unless the shared heads are learned
   std::optional<LearnedHeads> fixed_;   // since they were fixed: a captured step copies nothing from the host
 };
+
+/// Attention of the heads to compute, each times its gate, zeros for the others; of all heads without a
+/// choice. q [B, T, H, d], k and v [B, T, G, d] to [B, T, H, d].
+Variable attend(const Variable& q, const Variable& k, const Variable& v, const HeadChoice* choice,
+                const AttentionOptions& options);
 
 /// Projections between tokens [B, T, D] and heads, dense, or for the selected pairs only where that is
 /// faster. to_heads returns queries [B, T, H, d]; if `map` packs queries, keys and values, [B, T, H + 2 G,

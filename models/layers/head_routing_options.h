@@ -46,13 +46,17 @@ struct HeadRoutingOptions {
   /// Query heads of a layer that the router keeps or leaves together, in succession: its "heads" are units of
   /// so many. Those of a KV head, where whole groups are routed.
   std::int64_t unit_heads = 1;
+  /// A token computes as many heads of each KV group, so that attention is dense over slots of them
+  /// (ops/moh/gather_heads.h): router.groups is the number of KV heads, and as many heads of each are shared.
+  bool within_groups = false;
 
   std::int64_t query_heads() const { return router.heads * unit_heads; }
 };
 
 /// The routed heads that a token keeps in training when the share `progress` of it is done: all E of them at
 /// its start, router.top_k from top_k_anneal_until on, and each number between for an equal time,
-///   K = top_k + ceil((E - top_k) (1 - progress / top_k_anneal_until)).
+///   K = top_k + ceil((E - top_k) (1 - progress / top_k_anneal_until)),
+/// inside each of router.groups groups.
 /// Without annealing it is router.top_k.
 std::int64_t annealed_top_k(const HeadRoutingOptions& options, double progress);
 

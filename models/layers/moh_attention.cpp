@@ -21,8 +21,11 @@ Tensor heads_of(const Tensor& qkv, std::int64_t first, std::int64_t count) {
 }
 
 MohAttentionOptions checked(const MohAttentionOptions& options) {
-  if (options.routing.kind != RouterKind::kQueryNorm) return options;
-  throw ValueError(error_message("moh_attention", "router", "learned or none", "query_norm"));
+  if (options.routing.kind == RouterKind::kQueryNorm)
+    throw ValueError(error_message("moh_attention", "router", "learned or none", "query_norm"));
+  if (options.routing.within_groups)
+    throw ValueError(error_message("moh_attention", "routing", "heads or groups", "within_groups"));
+  return options;
 }
 
 }  // namespace

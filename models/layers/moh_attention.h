@@ -25,7 +25,7 @@ struct MohAttentionOptions {
 /// the released MoH-DiT.
 class MohAttention : public Module {
  public:
-  /// Throws ValueError for RouterKind::kQueryNorm, and as HeadRouter does.
+  /// Throws ValueError for RouterKind::kQueryNorm and for within_groups, and as HeadRouter does.
   MohAttention(const MohAttentionOptions& options, Placement placement);
 
   /// x [B, N, D], N tokens, to [B, N, D].

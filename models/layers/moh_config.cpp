@@ -2,12 +2,13 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
 #include <set>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
+
+#include "models/layers/within_groups.h"
 
 namespace moh {
 
@@ -21,8 +22,16 @@ std::int64_t top_k_of(const MohConfig& c, std::int64_t heads, std::int64_t layer
   return std::max<std::int64_t>(std::lround(c.top_k_ratio * static_cast<double>(routed)), 1);
 }
 
+/// Shared heads of a layer that are not listed.
+std::vector<std::int64_t> first_heads(const MohConfig& c, std::int64_t layer, QueryGroups groups) {
+  const std::int64_t count = c.num_shared.at(layer);
+  const bool within = c.routing == RoutingUnit::kWithinGroups && groups.kv_heads > 0;
+  return first_of_groups(count, within ? groups : QueryGroups{count, 1});
+}
+
 constexpr std::string_view kRouter = "moh.router", kNumShared = "moh.num_shared", kTopK = "moh.top_k",
-                           kActive = "moh.active", kSharedHeads = "moh.shared_heads", kLayers = "layers";
+                           kActive = "moh.active", kSharedHeads = "moh.shared_heads", kLayers = "layers",
+                           kRouting = "moh.routing";
 
 /// The configuration to check, and the list of its faults.
 struct Check {
@@ -31,6 +40,7 @@ struct Check {
   const PerLayer& heads_of;
   ConfigFaults& faults;
   std::string_view heads_field;
+  std::int64_t kv_heads;
 
   /// Whether a list has one value per layer. One value for all layers always fits.
   bool has_length(std::string_view field, const PerLayer& counts) const {
@@ -139,12 +149,14 @@ struct Check {
 
   void check_groups() const {
     if (moh.routing == RoutingUnit::kHeads) return;
-    if (moh.shared_heads.rule == HeadRule::kLossIncrease)
-      faults.add({kSharedHeads, "moh.routing"},
-                 "first, output_norm, or lists of KV heads with routing: groups", "loss_increase");
+    const bool groups = moh.routing == RoutingUnit::kGroups;
+    if (groups && moh.shared_heads.rule == HeadRule::kLossIncrease)
+      faults.add({kSharedHeads, kRouting}, "first, output_norm, or lists of KV heads with routing: groups",
+                 "loss_increase");
     if (moh.learn_shared_until > 0)
-      faults.add({"moh.routing", "moh.learn_shared_until"},
-                 "heads with " + faults.key("moh.learn_shared_until"), "groups");
+      faults.add({kRouting, "moh.learn_shared_until"}, "heads with " + faults.key("moh.learn_shared_until"),
+                 groups ? "groups" : "within_groups");
+    if (!groups) check_within_groups(moh, layers, heads_of, kv_heads, faults);
   }
 
   void check_anneal() const {
@@ -209,18 +221,23 @@ HeadRoutingOptions routing_of(const MohConfig& c, std::int64_t heads, std::int64
   const GateScaling scaling = c.router == RouterKind::kQueryNorm ? GateScaling::kBinary : c.gate_scaling;
   RouterOptions router{heads, c.num_shared.at(layer), top_k_of(c, heads, layer), scaling, c.two_stage};
   router.balance_loss = c.balance_loss;
-  return {c.router,
-          router,
-          c.straight_through,
-          c.shared_heads.listed() ? c.shared_heads.at(layer) : std::vector<std::int64_t>(),
-          c.router_precision,
-          c.z_loss_weight > 0,
-          c.learn_shared_until,
-          c.top_k_anneal_until,
-          unit_heads};
+  HeadRoutingOptions options{c.router,
+                             router,
+                             c.straight_through,
+                             c.shared_heads.listed() ? c.shared_heads.at(layer) : std::vector<std::int64_t>(),
+                             c.router_precision,
+                             c.z_loss_weight > 0,
+                             c.learn_shared_until,
+                             c.top_k_anneal_until,
+                             unit_heads};
+  if (c.routing != RoutingUnit::kWithinGroups || kv_heads == 0) return options;
+  options.within_groups = true;
+  options.router.groups = kv_heads;
+  if (!c.shared_heads.listed()) options.shared_heads = first_heads(c, layer, {heads, kv_heads});
+  return options;
 }
 
-MohConfig spelt_out(const MohConfig& config, std::int64_t layers) {
+MohConfig spelt_out(const MohConfig& config, std::int64_t layers, QueryGroups groups) {
   if (config.router == RouterKind::kNone) return {};
   MohConfig spelt = config;
   spelt.num_shared = spelt.top_k = std::vector<std::int64_t>();
@@ -229,9 +246,8 @@ MohConfig spelt_out(const MohConfig& config, std::int64_t layers) {
     spelt.num_shared.each.push_back(config.num_shared.at(layer));
     spelt.top_k.each.push_back(config.top_k.at(layer));
     if (config.shared_heads.to_be_measured()) continue;
-    std::vector<std::int64_t> heads(static_cast<std::size_t>(config.num_shared.at(layer)));
-    std::iota(heads.begin(), heads.end(), 0);
-    if (config.shared_heads.listed()) heads = config.shared_heads.at(layer);
+    std::vector<std::int64_t> heads =
+        config.shared_heads.listed() ? config.shared_heads.at(layer) : first_heads(config, layer, groups);
     std::ranges::sort(heads);
     spelt.shared_heads.each.push_back(std::move(heads));
   }
@@ -243,8 +259,8 @@ MohConfig spelt_out(const MohConfig& config, std::int64_t layers) {
 }
 
 void check(const MohConfig& config, std::int64_t layers, const PerLayer& heads, ConfigFaults& faults,
-           std::string_view heads_field) {
-  Check{config, layers, heads, faults, heads_field}.run();
+           std::string_view heads_field, std::int64_t kv_heads) {
+  Check{config, layers, heads, faults, heads_field, kv_heads}.run();
 }
 
 }  // namespace moh

@@ -20,6 +20,9 @@ enum class RouterInit {
 enum class RoutingUnit {
   kHeads,   ///< query heads
   kGroups,  ///< KV heads, each with all query heads that share it
+  /// Query heads, as many of each KV group, the query heads that share a KV head (GQE, arXiv 2606.20945).
+  /// Counts stay those of the layer.
+  kWithinGroups,
 };
 
 /// The tokens over which the load-balance loss is defined (docs/load_balance.md).
@@ -69,18 +72,24 @@ struct MohConfig {
   bool operator==(const MohConfig&) const = default;
 };
 
+/// Query heads of a layer, in groups of equal size that share a KV head; none where that is not known.
+struct QueryGroups {
+  std::int64_t heads = 0, kv_heads = 0;
+};
+
 /// Routing of layer number `layer`, which has `heads` heads and `kv_heads` KV heads (0: as many).
 HeadRoutingOptions routing_of(const MohConfig& config, std::int64_t heads, std::int64_t layer,
                               std::int64_t kv_heads = 0);
 
 /// The routing of `layers` layers in one form, of the several that it may be written in: counts and shared
 /// heads (but for those to be measured) listed layer by layer, ascending, and defaults where a value has no
-/// meaning.
-MohConfig spelt_out(const MohConfig& config, std::int64_t layers);
+/// meaning. kWithinGroups needs the groups of a layer.
+MohConfig spelt_out(const MohConfig& config, std::int64_t layers, QueryGroups groups = {});
 
 /// Reports inconsistent head counts and lists in a model of `layers` layers with these numbers of heads; with
-/// kGroups, of KV heads. `heads_field` is where users set them.
+/// kGroups, of KV heads. `heads_field` is where users set them; `kv_heads`, the field of that name, has the
+/// KV heads of a layer, 0 for a family without it.
 void check(const MohConfig& config, std::int64_t layers, const PerLayer& heads, ConfigFaults& faults,
-           std::string_view heads_field = "heads");
+           std::string_view heads_field = "heads", std::int64_t kv_heads = 0);
 
 }  // namespace moh

@@ -153,7 +153,8 @@ void check(const LlamaConfig& c, ConfigFaults& faults) {
   if (c.moh.learn_shared_until != 0)
     faults.add({"moh.learn_shared_until"}, "0 for a language model", number_text(c.moh.learn_shared_until));
   const bool groups = c.moh.routing == RoutingUnit::kGroups;
-  check(c.moh, c.layers, groups ? spelt_out(c).kv_heads : c.heads, faults, groups ? "kv_heads" : "heads");
+  const std::int64_t kv_heads = spelt_out(c).kv_heads;
+  check(c.moh, c.layers, groups ? kv_heads : c.heads, faults, groups ? "kv_heads" : "heads", kv_heads);
 }
 
 void require_valid(const LlamaConfig& config) {

@@ -11,6 +11,7 @@
 #include "ops/attention/head_lists.h"
 #include "ops/dropout/dropout.h"
 #include "ops/elementwise/add.h"
+#include "ops/moh/gather_heads.h"
 #include "ops/moh/head_projection.h"
 #include "ops/rope/norm_rope.h"
 #include "ops/shape/reshape.h"
@@ -94,44 +95,51 @@ LayerOutput LlamaAttention::forward(const Variable& x, const RopeTable& table,
   const Projections p = project(x, table, context);
   const AttentionOptions causal{.window = window_ < x.dim(1) ? window_ : 0,  // else it hides nothing
                                 .document_starts = context.document_starts};
-  const Variable out =
-      scaled_heads(p.choice ? head_sparse_attention(p.q, p.k, p.v, p.choice->gates, p.choice->lists, causal)
-                            : attention(p.q, p.k, p.v, causal),
-                   context.head_scales_of(layer_));
+  const HeadChoice* choice = p.choice ? &*p.choice : nullptr;
+  const Variable out = scaled_heads(attend(p.q, p.k, p.v, choice, causal), context.head_scales_of(layer_));
   if (context.observer != nullptr) show(context, x, p, out);
-  LayerOutput output{from_heads(o_proj_, out, p.choice ? &*p.choice : nullptr), {}};
+  LayerOutput output{from_heads(o_proj_, out, choice), {}};
   if (p.choice) output.routing = summarize(*p.choice);
   return output;
+}
+
+Tensor LlamaAttention::attend_cache(const Tensor& q, const LayerCache::Keys& keys, const Pairs& pairs) const {
+  const AttentionOptions causal{.window = window_};
+  if (!pairs.slots.defined())
+    return attention_decode(q, keys.k, keys.v, keys.count, pairs.gates, pairs.lists, causal);
+  const Tensor of_slots = gather_heads(Variable(q), pairs.slots).value();
+  const Tensor out = attention_decode(of_slots, keys.k, keys.v, keys.count, {}, {}, causal);
+  return scatter_heads(Variable(out), Variable(pairs.gates), pairs.slots).value();
 }
 
 Variable LlamaAttention::decode(const Variable& x, const RopeTable& table, LayerCache& cache) const {
   const NoGrad no_grad;
   const Projections p = project(x, table, {.equal_rows = true});
   const LayerCache::Keys keys = cache.append(p.k.value(), p.v.value());
-  const Tensor out =
-      attention_decode(p.q.value(), keys.k, keys.v, keys.count, p.choice ? p.choice->gates.value() : Tensor(),
-                       p.choice ? p.choice->lists : HeadLists{}, {.window = window_});
+  Pairs pairs;
+  if (p.choice) pairs = {p.choice->gates.value(), p.choice->lists, p.choice->slots};
+  const Tensor out = attend_cache(p.q.value(), keys, pairs);
   return from_heads(o_proj_, Variable(out), p.choice ? &*p.choice : nullptr);
 }
 
 Tensor LlamaAttention::decode_piece(const Projections& p, const PieceOfText& piece) const {
   const std::int64_t end = piece.begin + piece.count;
-  const auto rows = [&](const Variable& heads) {
-    return heads.value()
-        .select(0)
-        .slice(piece.begin, end)
-        .reshape({1, piece.count, heads.dim(2), heads.dim(3)});
+  const auto rows = [&](const Tensor& of_tokens) {
+    const Tensor of_piece = of_tokens.select(0).slice(piece.begin, end);
+    return of_tokens.rank() == 3 ? of_piece.reshape({1, piece.count, of_tokens.dim(2)})
+                                 : of_piece.reshape({1, piece.count, of_tokens.dim(2), of_tokens.dim(3)});
   };
-  const LayerCache::Keys keys = piece.cache->append(rows(p.k), rows(p.v));
-  Tensor gates;
-  HeadLists lists;
+  const LayerCache::Keys keys = piece.cache->append(rows(p.k.value()), rows(p.v.value()));
+  Pairs pairs;
   if (p.choice) {
-    const Shape per_token{1, piece.count, p.q.dim(2)};
-    gates = p.choice->gates.value().select(0).slice(piece.begin, end).reshape(per_token);
-    lists = build_head_lists(p.choice->pairs.select(0).slice(piece.begin, end).reshape(per_token), p.k.dim(2),
-                             p.choice->computed_heads);
+    pairs.gates = rows(p.choice->gates.value());
+    if (p.choice->slots.defined()) {
+      pairs.slots = rows(p.choice->slots);
+    } else {
+      pairs.lists = build_head_lists(rows(p.choice->pairs), p.k.dim(2), p.choice->computed_heads);
+    }
   }
-  return attention_decode(rows(p.q), keys.k, keys.v, keys.count, gates, lists, {.window = window_});
+  return attend_cache(rows(p.q.value()), keys, pairs);
 }
 
 Variable LlamaAttention::decode_each(const Variable& x, const RopeTable& table,

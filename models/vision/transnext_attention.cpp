@@ -20,6 +20,8 @@ constexpr double kPooledEps = 1e-5;
 TransNextAttentionOptions checked(const TransNextAttentionOptions& o) {
   if (o.routing.kind == RouterKind::kQueryNorm)
     throw ValueError(error_message("transnext_attention", "router", "learned or none", "query_norm"));
+  if (o.routing.within_groups)
+    throw ValueError(error_message("transnext_attention", "routing", "heads or groups", "within_groups"));
   if (o.heads < 1 || o.width % o.heads != 0) {
     throw ValueError(error_message("transnext_attention", "heads",
                                    "a divisor of width (" + std::to_string(o.width) + ")",

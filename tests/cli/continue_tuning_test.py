@@ -101,6 +101,19 @@ class ContinueTuning(support.MohTest):
                 self.assert_same_state("whole", "run")
                 (self.folder / "elsewhere").rename(self.folder / "dense")
 
+    def test_inside_kv_groups_a_resumed_run_has_the_same_bits(self):
+        self.moh("train", self.config({**DENSE, "model.heads": 8, "model.kv_heads": 2, "output.dir": "grouped"}, "grouped.yaml"))
+        for router in ("learned", "query_norm"):
+            with self.subTest(router=router):
+                job = self.job(source="grouped", router=router, routing="within_groups", num_shared=2, top_k=2,
+                               shared_heads="output_norm")
+                self.moh("train", job, "output.dir=whole", "--overwrite")
+                lists = json.loads(re.search(r"shared_heads: (.*)", resolved(self.folder / "whole")).group(1))
+                self.assertEqual([[head // 4 for head in heads] for heads in lists], [[0, 1]] * 2)
+                self.moh("train", job, "output.dir=run", "--overwrite", "train.steps=4", "schedule.decay_steps=8")
+                self.moh("train", job, "--resume", "schedule.decay_steps=8")
+                self.assert_same_state("whole", "run")
+
     def test_a_run_that_never_saved_begins_again(self):
         self.moh("train", self.job(), "output.dir=whole")
         output = self.moh("train", self.job(), "--resume")

@@ -98,6 +98,23 @@ TEST_CASE("sim: three graphs give the bits of an uncaptured step, however many m
   CHECK(same_bits(captured.state(), eager.state()));
 }
 
+TEST_CASE("sim: inside KV groups, too, a captured step has the bits of one that is not") {
+  const auto within = [](bool graph) {
+    RunConfig config = run_with(2, graph);
+    LlamaConfig& model = model_of(config);
+    model.kv_heads = model.heads / 2;
+    model.moh.routing = RoutingUnit::kWithinGroups;
+    model.moh.num_shared = 0;
+    model.moh.top_k = model.kv_heads;
+    return config;
+  };
+  Run eager(within(false)), captured(within(true));
+  const std::vector<StepReport> expected = train(eager), found = train(captured);
+  CHECK(captured.step.captured());
+  for (std::size_t i = 0; i < found.size(); ++i) CHECK(found[i].loss == expected[i].loss);
+  CHECK(same_bits(captured.state(), eager.state()));
+}
+
 TEST_CASE("sim: the graphs of a step do not grow with its micro-batches") {
   const auto nodes_with = [](std::int64_t accumulate) {
     Run run(run_with(accumulate, true));

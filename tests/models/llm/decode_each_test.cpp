@@ -88,6 +88,10 @@ std::vector<LlamaConfig> kinds_of_models() {
   kinds.back().moh.routing = RoutingUnit::kGroups;
   kinds.back().moh.num_shared = 0;
   kinds.back().moh.top_k = 1;
+  kinds.push_back(test::tiny_llama());
+  kinds.back().moh.routing = RoutingUnit::kWithinGroups;
+  kinds.back().moh.num_shared = 0;
+  kinds.back().moh.top_k = kinds.back().kv_heads;
   return kinds;
 }
 

@@ -50,6 +50,10 @@ std::vector<LlamaConfig> kinds_of_models() {
   kinds.back().moh.num_shared = 0;
   kinds.back().moh.top_k = 1;
   kinds.push_back(test::tiny_llama());
+  kinds.back().moh.routing = RoutingUnit::kWithinGroups;
+  kinds.back().moh.num_shared = 0;
+  kinds.back().moh.top_k = kinds.back().kv_heads;
+  kinds.push_back(test::tiny_llama());
   kinds.back().hidden = 64;
   kinds.back().head_dim = 32;        // in training the selected heads alone are projected, of enough tokens
   kinds.back().intermediate = 2100;  // a sum in several depths

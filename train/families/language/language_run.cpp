@@ -293,8 +293,9 @@ LlamaConfig LanguageRun::model_of_preset(std::string_view name) {
 }
 
 LlamaConfig LanguageRun::normal_form(LlamaConfig c) {
-  c.moh = spelt_out(c.moh, c.layers);
-  return spelt_out(std::move(c));
+  c = spelt_out(std::move(c));
+  c.moh = spelt_out(c.moh, c.layers, {c.heads, c.kv_heads});
+  return c;
 }
 
 std::vector<config::Difference> LanguageRun::disagreements(const FamilyConfig& checkpoint) const {

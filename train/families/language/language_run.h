@@ -73,8 +73,9 @@ struct LanguageRun final : FamilyRun<LanguageRun, LlamaConfig> {
   std::vector<config::Difference> disagreements(const FamilyConfig& checkpoint) const override;
   std::vector<config::Difference> other_results(const FamilyConfig& other) const override;
   PerLayer heads() const override {
-    return model.moh.routing == RoutingUnit::kGroups ? spelt_out(model).kv_heads : model.heads;
+    return model.moh.routing == RoutingUnit::kGroups ? kv_heads() : model.heads;
   }
+  std::int64_t kv_heads() const override { return model.kv_heads > 0 ? model.kv_heads : model.heads; }
 };
 
 /// data.tokenizer of a model of which the vocabulary size is all that is known: kByteTokenizer if the size is

@@ -288,7 +288,7 @@ void settle_shared_heads(RunConfig& run, const Family& family, const StoredModel
                   "set it to first or list the heads");
   const std::unique_ptr<Model> dense = family.make_model(*teacher_run(run).family, placement_of(run));
   load_source(*dense, source, run, family);
-  moh->shared_heads = choose_shared_heads(*dense, *moh, calibration);
+  moh->shared_heads = choose_shared_heads(*dense, *moh, run.family->kv_heads(), calibration);
 }
 
 void initialise_from_source(const Model& model, const StoredModel& source, const RunConfig& run,

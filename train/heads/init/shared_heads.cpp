@@ -34,24 +34,29 @@ HeadScores scores_of(const Model& dense, const MohConfig& moh, const Calibration
 
 }  // namespace
 
-std::vector<std::int64_t> heads_of_largest_score(const std::vector<double>& scores, std::int64_t count) {
-  std::vector<std::int64_t> heads(scores.size());
-  std::iota(heads.begin(), heads.end(), 0);
-  std::ranges::stable_sort(heads, [&](std::int64_t a, std::int64_t b) {
-    return scores[static_cast<std::size_t>(a)] > scores[static_cast<std::size_t>(b)];
-  });
-  heads.resize(static_cast<std::size_t>(count));
-  std::ranges::sort(heads);
-  return heads;
+std::vector<std::int64_t> heads_of_largest_score(const std::vector<double>& scores, std::int64_t count,
+                                                 std::int64_t groups) {
+  std::vector<std::int64_t> chosen, group(scores.size() / static_cast<std::size_t>(groups));
+  for (std::int64_t g = 0; g < groups; ++g) {
+    std::iota(group.begin(), group.end(), g * static_cast<std::int64_t>(group.size()));
+    std::ranges::stable_sort(group, [&](std::int64_t a, std::int64_t b) {
+      return scores[static_cast<std::size_t>(a)] > scores[static_cast<std::size_t>(b)];
+    });
+    chosen.insert(chosen.end(), group.begin(), group.begin() + count / groups);
+  }
+  std::ranges::sort(chosen);
+  return chosen;
 }
 
-HeadSet choose_shared_heads(const Model& dense, const MohConfig& moh, const Calibration& calibration) {
+HeadSet choose_shared_heads(const Model& dense, const MohConfig& moh, std::int64_t kv_heads,
+                            const Calibration& calibration) {
+  const std::int64_t groups = moh.routing == RoutingUnit::kWithinGroups ? kv_heads : 1;
   const HeadRule rule = moh.shared_heads.rule;
   const HeadScores scores = scores_of(dense, moh, calibration);
   HeadSet chosen;
   for (std::size_t layer = 0; layer < scores.size(); ++layer) {
     const std::int64_t count = moh.num_shared.at(static_cast<std::int64_t>(layer));
-    chosen.each.push_back(heads_of_largest_score(scores[layer], count));
+    chosen.each.push_back(heads_of_largest_score(scores[layer], count, groups));
     std::string text =
         "init: shared heads of layer " + std::to_string(layer) + " by " + std::string(name_of(rule)) + ":";
     for (const std::int64_t head : chosen.each.back()) text += " " + std::to_string(head);

@@ -84,6 +84,8 @@ class FamilyConfig {
   /// Number of heads of each layer, to which shares in moh() refer: a list has as many numbers as lists of
   /// moh() may have.
   virtual PerLayer heads() const { return 0; }
+  /// KV heads of each layer, which groups of its query heads share; 0 for a family without such groups.
+  virtual std::int64_t kv_heads() const { return 0; }
   /// model.recompute; null for a family without recomputation.
   virtual RecomputeLevel* recompute() { return nullptr; }
 };

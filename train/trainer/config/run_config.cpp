@@ -346,14 +346,18 @@ Section describe(MohConfig& c) {
           "`none`: every head is active, a dense model. `learned`: linear routers on the layer's input. "
           "`query_norm`: no parameters; heads are selected by the norms of their queries, and selected heads "
           "have weight 1 (MoH-LLaMA3).");
-  s.field("routing", c.routing,
-          "The unit that a router keeps or leaves: query `heads`, or `groups`, KV heads with all query heads "
-          "that share them. The keys that count heads then count KV heads, and generating reads the keys and "
-          "values of the kept groups alone.");
+  s.field(
+      "routing", c.routing,
+      "The unit that a router keeps or leaves: query `heads`, or `groups`, KV heads with all query heads "
+      "that share them. The keys that count heads then count KV heads, and generating reads the keys and "
+      "values of the kept groups alone. `within_groups`: query heads, as many in each group that shares a "
+      "KV head, so that attention is dense over fewer heads; `num_shared`, `top_k` and `active` stay "
+      "counts of the layer, multiples of `kv_heads`. Language models only.");
   s.field("num_shared", c.num_shared, at_least(0, "heads").capped(kMaxHeads),
           "Heads that are active for every token.");
   s.field("shared_heads", c.shared_heads, at_least(0).capped(kMaxHeads),
-          "The shared heads: the `first` ones, or lists of their numbers, counted from 0. With `init.from` "
+          "The shared heads: the `first` ones (with `within_groups` those of each group), or lists of their "
+          "numbers, counted from 0. With `init.from` "
           "they can be selected in each layer by measurements: the heads with the largest mean output norm "
           "(`output_norm`), or those whose removal increases the loss most (`loss_increase`); the resulting "
           "lists replace the rule when the run starts.");

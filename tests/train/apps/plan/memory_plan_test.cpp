@@ -188,6 +188,20 @@ TEST_CASE("plan: memory of routed groups") {
   check_plan(config);
 }
 
+TEST_CASE("plan: memory and operations of heads inside KV groups") {
+  RunConfig config = small_config();
+  model_of(config).kv_heads = 2;
+  for (const RouterKind router : {RouterKind::kLearned, RouterKind::kQueryNorm}) {
+    route(config, router, 0, 2);
+    model_of(config).moh.routing = RoutingUnit::kWithinGroups;
+    check_plan(config);
+  }
+  const MakeTask make_task = synthetic_tasks(language_family());
+  const double slots = step_flops(config, make_task).routed;
+  model_of(config).moh.routing = RoutingUnit::kHeads;
+  CHECK(slots == Approx(step_flops(config, make_task).routed).epsilon(0.01));
+}
+
 TEST_CASE("plan: memory of classifiers of images") {
   RunConfig vit = small_image_run(ImageArchitecture::kVit);
   images_of(vit).model.image_size = 48;

@@ -85,6 +85,7 @@ TEST_CASE("init: the heads of largest score, ascending, ties to the lower number
   CHECK(heads_of_largest_score({1, 3, 2, 3}, 2) == std::vector<std::int64_t>{1, 3});
   CHECK(heads_of_largest_score({5, 3, 3, 3}, 2) == std::vector<std::int64_t>{0, 1});
   CHECK(heads_of_largest_score({1, 2}, 0).empty());
+  CHECK(heads_of_largest_score({1, 3, 2, 9, 8, 7}, 2, 2) == std::vector<std::int64_t>{1, 3});
 }
 
 TEST_CASE("init: the divergence of two distributions") {

@@ -2,6 +2,7 @@
 #include "train/families/families.h"
 
 #include <catch2/catch.hpp>
+#include <cmath>
 
 #include "core/allocator.h"
 #include "core/error.h"
@@ -20,7 +21,7 @@ namespace {
 
 /// A dense model in a file.
 struct DenseFile {
-  DenseFile() : model(tiny_model(tiny_run())) {
+  explicit DenseFile(const RunConfig& run = tiny_run()) : model(tiny_model(run)) {
     std::vector<NamedTensor> tensors;
     for (const NamedParameter& p : model->parameters()) tensors.push_back({p.name, p.variable.value()});
     save_safetensors(path, tensors);
@@ -178,6 +179,31 @@ TEST_CASE("init: each rule chooses shared heads, which go into the configuration
     chosen.rule = moh.shared_heads.rule = HeadRule::kOutputNorm;
     settle_shared_heads(run, families().of(run), source, batches);
     CHECK(moh.shared_heads == chosen);  // what is listed is not measured again
+  }
+}
+
+TEST_CASE("init: inside KV groups a dense model continues, with as many shared heads of each group") {
+  RunConfig run = tiny_run();
+  model_of(run).kv_heads = 2;
+  const DenseFile file(run);
+  run.init.from = file.path;
+  run.init.moh.router_start = RouterStart::kZero;
+  MohConfig& moh = *run.family->moh();
+  moh = {.router = RouterKind::kLearned, .routing = RoutingUnit::kWithinGroups, .num_shared = 2, .top_k = 4};
+  const LanguageCalibration batches = tiny_calibration(run);
+  CHECK(divergence_from_dense(*initialised(run, batches), batches) == Approx(0).margin(1e-9));
+  moh.top_k = 2;
+  for (const HeadRule rule : {HeadRule::kOutputNorm, HeadRule::kLossIncrease}) {
+    moh.shared_heads = {.rule = rule};
+    settle_shared_heads(run, families().of(run), open_source(run, families()), batches);
+    REQUIRE(moh.shared_heads.each.size() == 2);
+    for (const std::vector<std::int64_t>& heads : moh.shared_heads.each) {
+      REQUIRE(heads.size() == 2);
+      CHECK(heads[0] < 3);
+      CHECK(heads[1] >= 3);
+    }
+    run.init.moh.router_start = RouterStart::kCalibrated;
+    CHECK(std::isfinite(divergence_from_dense(*initialised(run, batches), batches)));
   }
 }
 

@@ -139,5 +139,26 @@ TEST_CASE("active heads: groups are counted in KV heads") {
   CHECK(read.text() == "1 shared + 2 of 3 = 75%");
 }
 
+TEST_CASE("active heads: inside KV groups they are those of the layer, multiples of the KV heads") {
+  const auto within = [](const std::string& sizes) {
+    return "model: {layers: 2, hidden: 48, heads: 12, " + sizes +
+           "moh: {router: learned, routing: within_groups, ";
+  };
+  const Read read("num_shared: 25%, active: 50%", {}, within("kv_heads: 3, "));
+  CHECK(read.moh().num_shared == 3);
+  CHECK(read.moh().top_k == 3);
+  CHECK(read.text() == "3 shared + 3 of 9 = 50%");
+  const auto refused = [&](const std::string& moh, const std::string& sizes) {
+    return message_of<ConfigError>([&] { Read(moh, {}, within(sizes)); });
+  };
+  CHECK_THAT(refused("num_shared: 3, active: 8", "kv_heads: 3, "),
+             Contains("model.moh.active: expected a multiple of model.kv_heads (3), found 8 (layer 0); with "
+                      "routing: within_groups each KV group has as many"));
+  CHECK_THAT(
+      refused("num_shared: 3, top_k: 6", ""),
+      Contains("model.moh.routing: expected heads, as each of the 12 query heads has a KV head of its own, "
+               "found within_groups; set model.kv_heads to a divisor of model.heads below it"));
+}
+
 }  // namespace
 }  // namespace moh

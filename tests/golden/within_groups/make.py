@@ -1,0 +1,165 @@
+"""Makes tests/golden/within_groups/layers.json: attention of a LLaMA layer with `routing: within_groups`, head by head in plain
+float64 loops of Python, from docs/continue_tuning.md and docs/load_balance.md, and derivatives by central differences.
+
+    python3 tests/golden/within_groups/make.py
+"""
+
+import json
+import math
+import pathlib
+import random
+
+TOKENS, WIDTH, HEADS, GROUPS, DIM, THETA = 6, 5, 8, 2, 4, 100.0
+SIZE = HEADS // GROUPS
+SHARED = [1, 6]  # one of each group
+ROUTED = [h for h in range(HEADS) if h not in SHARED]
+EACH = len(ROUTED) // GROUPS  # routed heads of a group
+KEPT = 1  # of them
+STEP = 1e-5
+
+
+def softmax(z):
+    top = max(z)
+    e = [math.exp(v - top) for v in z]
+    return [v / sum(e) for v in e]
+
+
+def product(w, x):
+    return [sum(a * b for a, b in zip(row, x)) for row in w]
+
+
+def heads_of(y):
+    return [y[i : i + DIM] for i in range(0, len(y), DIM)]
+
+
+def rotated(head, position):
+    half = DIM // 2
+    turned = list(head)
+    for i in range(half):
+        angle = position * THETA ** (-2 * i / DIM)
+        a, b = head[i], head[i + half]
+        turned[i], turned[i + half] = a * math.cos(angle) - b * math.sin(angle), b * math.cos(angle) + a * math.sin(angle)
+    return turned
+
+
+def attended(q, keys, values):
+    weights = softmax([sum(a * b for a, b in zip(q, k)) / math.sqrt(DIM) for k in keys])
+    return [sum(w * v[i] for w, v in zip(weights, values)) for i in range(DIM)]
+
+
+def deviation(numbers):
+    mean = sum(numbers) / len(numbers)
+    return math.sqrt(sum((n - mean) ** 2 for n in numbers) / (len(numbers) - 1))
+
+
+def logits(case, w, x, queries):
+    """Logits of the routed heads of a token."""
+    if case["router"] == "learned":
+        return product(w["wg.weight"], x)
+    norms = [math.sqrt(sum(v * v for v in queries[h])) for h in ROUTED]
+    return [n / deviation(norms) for n in norms]
+
+
+def gates_of(case, w, x, z):
+    """Gates of all heads, and the routed ones that are kept, by index."""
+    kept = []
+    for g in range(GROUPS):
+        group = range(g * EACH, (g + 1) * EACH)
+        kept += sorted(group, key=lambda e: -z[e])[:KEPT]
+    gates = [0.0] * HEADS
+    if case["router"] == "query_norm":
+        for h in SHARED + [ROUTED[e] for e in kept]:
+            gates[h] = 1.0
+        return gates, kept
+    code = case["scaling"] == "code"
+    p, s = softmax(z), softmax(product(w["wg_1.weight"], x))
+    kinds = [1.0, 1.0] if code else [0.5, 0.5]
+    if case["two_stage"]:
+        kinds = [(2 if code else 1) * v for v in softmax(product(w["wg_0.weight"], x))]
+    for i, h in enumerate(SHARED):
+        gates[h] = kinds[0] * (len(SHARED) if code else 1) * s[i]
+    for e in kept:
+        gates[ROUTED[e]] = kinds[1] * (len(kept) * p[e] / sum(p[k] for k in kept) if code else p[e])
+    return gates, kept
+
+
+def balance_of(case, all_logits, all_kept):
+    """The mean over groups of a group's loss."""
+    loss = 0.0
+    for g in range(GROUPS):
+        group = list(range(g * EACH, (g + 1) * EACH))
+        shares = [softmax([z[e] for e in group]) for z in all_logits]
+        mean = [sum(p[i] for p in shares) / TOKENS for i in range(EACH)]
+        load = [sum(e in kept for kept in all_kept) / TOKENS for e in group]
+        loss += (1 if case["form"] == "paper" else EACH) * sum(a * b for a, b in zip(mean, load)) / GROUPS
+    return loss
+
+
+def run(case, w):
+    """Outputs [T, D], gates [T, H] and the load-balance loss."""
+    queries = [heads_of(product(w["q_proj.weight"], x)) for x in w["x"]]
+    keys = [heads_of(product(w["k_proj.weight"], x)) for x in w["x"]]
+    values = [heads_of(product(w["v_proj.weight"], x)) for x in w["x"]]
+    outputs, all_gates, all_logits, all_kept = [], [], [], []
+    for t, x in enumerate(w["x"]):
+        z = logits(case, w, x, queries[t])
+        gates, kept = gates_of(case, w, x, z)
+        joined = []
+        for h in range(HEADS):
+            g = h // SIZE
+            seen = [rotated(keys[s][g], s) for s in range(t + 1)]
+            head = attended(rotated(queries[t][h], t), seen, [values[s][g] for s in range(t + 1)])
+            joined += [gates[h] * v for v in head]
+        outputs.append(product(w["o_proj.weight"], joined))
+        all_gates.append(gates)
+        all_logits.append(z)
+        all_kept.append(kept)
+    return outputs, all_gates, balance_of(case, all_logits, all_kept)
+
+
+def matrix(rng, rows, columns, scale):
+    return [[round(rng.gauss(0, scale), 4) for _ in range(columns)] for _ in range(rows)]
+
+
+def derivative(case, w, name, direction, cotangent):
+    """Derivatives of sum(cotangent * outputs) and of the load-balance loss along `direction` of one tensor."""
+
+    def at(step):
+        moved = [[a + step * b for a, b in zip(*rows)] for rows in zip(w[name], direction)]
+        outputs, _, balance = run(case, {**w, name: moved})
+        return sum(c * y for rows in zip(cotangent, outputs) for c, y in zip(*rows)), balance
+
+    return [(after - before) / (2 * STEP) for before, after in zip(at(-STEP), at(STEP))]
+
+
+def made(case, seed):
+    rng = random.Random(seed)
+    w = {"x": matrix(rng, TOKENS, WIDTH, 1), "q_proj.weight": matrix(rng, HEADS * DIM, WIDTH, 0.5),
+         "k_proj.weight": matrix(rng, GROUPS * DIM, WIDTH, 0.5), "v_proj.weight": matrix(rng, GROUPS * DIM, WIDTH, 0.5),
+         "o_proj.weight": matrix(rng, WIDTH, HEADS * DIM, 0.5)}
+    if case["router"] == "learned":
+        w["wg.weight"] = matrix(rng, len(ROUTED), WIDTH, 1)
+        w["wg_1.weight"] = matrix(rng, len(SHARED), WIDTH, 1)
+        if case["two_stage"]:
+            w["wg_0.weight"] = matrix(rng, 2, WIDTH, 1)
+    outputs, gates, balance = run(case, w)
+    result = {**case, "tensors": w, "outputs": outputs, "gates": gates, "balance": balance}
+    if case["router"] == "learned":  # gates of query_norm have straight-through gradients, which are no derivatives
+        result["cotangent"] = matrix(rng, TOKENS, WIDTH, 1)
+        result["directions"] = {name: matrix(rng, len(v), len(v[0]), 1) for name, v in w.items()}
+        result["derivatives"] = {
+            name: derivative(case, w, name, result["directions"][name], result["cotangent"]) for name in w}
+    return result
+
+
+CASES = [
+    {"router": "learned", "scaling": "code", "two_stage": True, "form": "code"},
+    {"router": "learned", "scaling": "paper", "two_stage": False, "form": "paper"},
+    {"router": "query_norm", "scaling": "code", "two_stage": False, "form": "code"},
+]
+
+if __name__ == "__main__":
+    sizes = {"tokens": TOKENS, "width": WIDTH, "heads": HEADS, "kv_heads": GROUPS, "head_dim": DIM, "theta": THETA,
+             "shared": SHARED, "top_k": KEPT * GROUPS}
+    text = json.dumps({**sizes, "cases": [made(case, seed) for seed, case in enumerate(CASES)]})
+    pathlib.Path(__file__).with_name("layers.json").write_text(text + "\n")
