@@ -32,6 +32,7 @@ TEXT_RUNS = {
     "tokenizer": {"data.tokenizer": "tok/tokenizer.json"},
     "document mask": MASK,
     "groups": {"model.kv_heads": 2, "model.moh.routing": "groups"},
+    "within groups": {"model.kv_heads": 2, "model.moh.routing": "within_groups", "model.moh.num_shared": 0, "model.moh.top_k": 2},
     "shared by list": {"model.moh.shared_heads": "[[3], [1]]"},
     "divided": {"comm.zero": 1, "ema.decay": 0.9},
 }
@@ -326,6 +327,9 @@ class TextPairs(Pairs):
 
     def test_groups(self):
         self.run_of("groups")
+
+    def test_within_groups(self):
+        self.run_of("within groups")
 
     def test_shared_heads_by_a_list(self):
         self.run_of("shared by list")

@@ -154,6 +154,19 @@ std::vector<SampleModel> sample_models() {
                                               })},
       {"learned_groups",
        changed(learned(2, 1), [](LlamaConfig& m) { m.moh.routing = RoutingUnit::kGroups; })},
+      {"learned_within_groups", changed(learned(2, 2),
+                                        [](LlamaConfig& m) {
+                                          m.kv_heads = 2;
+                                          m.moh.routing = RoutingUnit::kWithinGroups;
+                                        })},
+      {"query_norm_within_groups_listed", changed(moh_model(kQueryNorm, 2, 4),
+                                                  [](LlamaConfig& m) {
+                                                    m.kv_heads = 2;
+                                                    m.moh.routing = RoutingUnit::kWithinGroups;
+                                                    m.moh.balance_loss = BalanceLoss::kShares;
+                                                    m.moh.straight_through = StraightThrough::kAll;
+                                                    m.moh.shared_heads.each = {{1, 6}, {3, 4}};
+                                                  })},
       {"query_norm_groups_listed", changed(moh_model(kQueryNorm, 1, 2),
                                            [](LlamaConfig& m) {
                                              m.moh.routing = RoutingUnit::kGroups;

@@ -8,7 +8,7 @@ Written by moh beside the weights of a model that it exports; AutoConfig and Aut
 from transformers import PretrainedConfig
 
 ROUTERS = ("none", "learned", "query_norm")
-ROUTINGS = ("heads", "groups")
+ROUTINGS = ("heads", "groups", "within_groups")
 GATE_SCALINGS = ("code", "paper")
 BALANCE_LOSSES = ("code", "paper", "shares")
 STRAIGHT_THROUGH = ("none", "selected", "all")
@@ -32,10 +32,11 @@ class MohLlamaConfig(PretrainedConfig):
     moh_router            "learned": linear maps of the layer's input. "query_norm": norms of the queries, gates 1.
                           "none": every head is shared, as in LLaMA; for head counts that LlamaConfig refuses.
     moh_routing           "heads": of query heads. "groups": of KV heads, each with all query heads that share it; then
-                          they are what the following fields count and list.
+                          they are what the following fields count and list. "within_groups": of query heads, as many of
+                          each KV head; counts are those of the layer.
     moh_shared_heads      heads that are on for every token: one count, or one per layer.
     moh_active_heads      shared heads plus the routed ones that each token keeps: one count, or one per layer.
-    moh_shared_heads_index   which heads are shared, ascending, one list per layer; None: the first ones.
+    moh_shared_heads_index   which heads are shared, ascending, one list per layer; None: the first ones, within groups of each.
     moh_gate_scaling      of "learned": "code", as the released code (gates of about 1), or "paper" (their sum is 1 at most).
     moh_two_stage         of "learned": weigh shared against routed heads, token by token.
     moh_straight_through  of "query_norm": gates of which heads pass gradients on to the router.
@@ -118,7 +119,13 @@ class MohLlamaConfig(PretrainedConfig):
         """Indices of the shared heads of a layer, ascending: the order of the rows of wg_1."""
         if self.moh_shared_heads_index is not None:
             return sorted(self.moh_shared_heads_index[layer])
-        return list(range(self._of_layer(self.moh_shared_heads, layer)))
+        groups = self.head_groups()
+        size, each = self.num_attention_heads // groups, self._of_layer(self.moh_shared_heads, layer) // groups
+        return [group * size + i for group in range(groups) for i in range(each)]
+
+    def head_groups(self):
+        """The groups of heads of which a token keeps as many."""
+        return self.num_key_value_heads if self.moh_routing == "within_groups" else 1
 
     def kept_heads_of(self, layer):
         """How many routed heads each token keeps in a layer (K)."""

@@ -114,20 +114,21 @@ def rotate(x, cos, sin):
     return torch.cat([low * cos - high * sin, high * cos + low * sin], dim=-1).to(x.dtype)
 
 
-def balance_loss(probabilities, selected, form):
-    """sum_i P_i f_i over the tokens ("paper"), times E ("code"), over K ("shares")."""
+def balance_loss(probabilities, selected, form, groups):
+    """sum_i P_i f_i over the tokens ("paper"), times E ("code"), over K ("shares"); the mean of that of each group of heads."""
     experts = probabilities.shape[-1]
     mean = probabilities.reshape(-1, experts).mean(0)
     load = selected.reshape(-1, experts).mean(0)
     if form == "shares":
-        load = load / load.sum()
-    return (mean * load).sum() * (1 if form == "paper" else experts)
+        load = load / load.sum() * groups
+    return (mean * load).sum() / groups * (1 if form == "paper" else experts // groups)
 
 
 class HeadRouter(nn.Module):
     """Gates of all heads for every token, in float32. Its weights belong to the attention layer by name, as in the paper's
     released code, each only where it is needed: wg [E, D] routed heads, wg_0 [2, D] shared against routed, wg_1 [S, D]
-    shared heads. Where groups are routed, its heads are KV heads, whose gate is that of all query heads of theirs."""
+    shared heads. Where groups are routed, its heads are KV heads, whose gate is that of all query heads of theirs. Where heads
+    are routed within groups, as many are kept of each; probabilities and gates are those of the layer all the same."""
 
     def __init__(self, config, layer):
         super().__init__()
@@ -141,6 +142,10 @@ class HeadRouter(nn.Module):
         self.kept = config.kept_heads_of(layer)
         if not 0 <= self.kept <= len(self.routed):
             raise ValueError(f"layer {layer}: expected 0 to {len(self.routed)} kept heads, found {self.kept}")
+        self.groups = config.head_groups()
+        if self.kept % self.groups or len(self.routed) % self.groups:
+            raise ValueError(f"layer {layer}: expected as many heads of each of {self.groups} KV heads, found {self.kept} of "
+                             f"{len(self.routed)} kept")
         order = self.shared + self.routed
         self.place = [order.index(h) for h in range(len(order))]  # of each head in [shared, routed]
 
@@ -162,11 +167,12 @@ class HeadRouter(nn.Module):
         if self.kept > 0:
             logits = self.query_norms(q) if self.kind == "query_norm" else logits_of(attention.wg, x)
             probabilities = logits.softmax(-1)
+            in_groups = logits.unflatten(-1, (self.groups, -1))
             # Stable, so that of equal logits the first head is kept.
-            top = logits.argsort(dim=-1, descending=True, stable=True)[..., : self.kept]
-            selected = torch.zeros_like(logits).scatter(-1, top, 1.0)
+            top = in_groups.argsort(dim=-1, descending=True, stable=True)[..., : self.kept // self.groups]
+            selected = torch.zeros_like(in_groups).scatter(-1, top, 1.0).flatten(-2)
             routed = self.routed_gates(probabilities, selected)
-            balance = balance_loss(probabilities, selected, self.form)
+            balance = balance_loss(in_groups.softmax(-1).flatten(-2), selected, self.form, self.groups)
         else:
             routed = x.new_zeros((*x.shape[:-1], len(self.routed)), dtype=torch.float32)
         if self.kind == "learned" and self.kept > 0 and self.shared:
