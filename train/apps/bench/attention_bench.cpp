@@ -5,8 +5,10 @@
 #include <numeric>
 
 #include "core/random.h"
+#include "models/layers/head_routing.h"
 #include "ops/attention/aggregated_attention.h"
 #include "ops/attention/attention.h"
+#include "ops/moh/head_slots.h"
 #include "train/base/math/statistics.h"
 #include "train/base/measure/require_option.h"
 
@@ -24,12 +26,8 @@ std::int64_t side_of(std::int64_t tokens) {
   return std::llround(std::sqrt(static_cast<double>(tokens)));
 }
 
-void check(const AttentionBenchOptions& o) {
-  check(o, kAttentionBench);
-  require_option(o.kv_heads >= 1, kAttentionBench, "kv-heads", "1 or more, or 0 for as many as heads",
-                 o.kv_heads);
-  require_option(o.heads % o.kv_heads == 0, kAttentionBench, "kv-heads",
-                 "a divisor of the " + std::to_string(o.heads) + " heads", o.kv_heads);
+void check(AttentionBenchOptions& o) {
+  check(static_cast<AttentionCases&>(o), kAttentionBench);
   require_option(o.window >= 0, kAttentionBench, "window", "0 or more", o.window);
   require_option(o.window == 0 || std::ranges::count(o.causal, false) == 0, kAttentionBench, "window",
                  "a causal mask (--causal, not --full)", o.window);
@@ -39,6 +37,7 @@ void check(const AttentionBenchOptions& o) {
                  o.kv_heads);
   require_option(std::ranges::count(o.causal, true) == 0, kAttentionBench, "causal",
                  "full attention with --pooled", 1);
+  require_option(!o.within_groups, kAttentionBench, "within-groups", "no KV groups with --pooled", 1);
   require_option(!o.listed, kAttentionBench, "listed", "no lists of all heads with --pooled", 1);
   for (const std::int64_t tokens : o.tokens) {
     const std::int64_t side = side_of(tokens);
@@ -93,6 +92,32 @@ AttentionCandidate listed_candidate(const AttentionBenchOptions& o, bool causal,
   const Variable leaf(qkv, true);
   return {.active = active, .leaves = {leaf, pairs.gates}, .forward = [=] {
             return head_sparse_attention_packed(leaf, pairs.gates, pairs.lists, mask);
+          }};
+}
+
+/// Attention inside KV groups with `active` heads. The selection of a token is one of each of its groups.
+AttentionCandidate candidate_within_groups(const AttentionBenchOptions& o, bool causal, std::int64_t tokens,
+                                           double active) {
+  const std::int64_t groups = o.kv_heads, kept = o.kept_heads(active) / groups;
+  const std::int64_t shared = std::min(o.heads / 8 / groups, kept);
+  const Shape per_head{o.batch, tokens, o.heads};
+  const Tensor selected =
+      random_selection({o.batch, tokens * groups, o.heads / groups}, shared, kept, o.seed).reshape(per_head);
+  HeadChoice choice;
+  choice.slots = head_slots(selected.to(o.device), groups, kept);
+  choice.gates = Variable(empty(per_head, accumulate_dtype(o.dtype), o.device), true);
+  fill_uniform(choice.gates.value(), {o.seed, kGates}, 0.5, 1.5);
+  const AttentionOptions mask{.causal = causal, .window = o.window};
+  std::uint64_t stream = kInputs;
+  const auto leaf = [&](std::int64_t heads) {
+    const Tensor x = empty({o.batch, tokens, heads, o.head_dim}, o.dtype, o.device);
+    fill_normal(x, {o.seed, stream}, 0.0, 1.0);
+    stream += std::uint64_t{1} << 8;
+    return Variable(x, true);
+  };
+  const Variable q = leaf(o.heads), k = leaf(groups), v = leaf(groups);
+  return {.active = active, .within_groups = true, .leaves = {q, k, v, choice.gates}, .forward = [=] {
+            return attend(q, k, v, &choice, mask);
           }};
 }
 
@@ -158,6 +183,8 @@ AttentionComparison compare(const AttentionBenchOptions& o, std::int64_t tokens,
   if (o.listed) c.candidates.push_back(listed_candidate(o, causal, qkv, 1.0));
   for (double active : o.active) {
     if (active != 1.0) c.candidates.push_back(listed_candidate(o, causal, qkv, active));
+    if (active != 1.0 && o.measures_within_groups(o.kept_heads(active)))
+      c.candidates.push_back(candidate_within_groups(o, causal, tokens, active));
   }
   return c;
 }
@@ -166,14 +193,16 @@ Row describe(const AttentionBenchOptions& o, const AttentionComparison& c,
              const AttentionCandidate& candidate) {
   const double pairs_share =  // the same for every position
       static_cast<double>(o.kept_heads(candidate.active)) / static_cast<double>(o.heads);
-  const std::string_view of_heads = candidate.dense ? "attention" : "head_sparse_attention";
+  const std::string_view of_heads = candidate.dense           ? "attention"
+                                    : candidate.within_groups ? "attention_within_groups"
+                                                              : "head_sparse_attention";
   Row row = first_members(o, o.pooled > 0 ? "aggregated_attention" : of_heads, c);
   row.add("heads", o.heads);
   row.add("kv_heads", o.kv_heads);
   row.add("head_dim", o.head_dim);
   if (o.pooled > 0) row.add("pooled", o.pooled, {"pooled"});
   add_mask(row, c);
-  row.show({"form", {}, -6}, candidate.dense ? "dense" : "listed");
+  row.show({"form", {}, -6}, candidate.dense ? "dense" : candidate.within_groups ? "slots" : "listed");
   row.add("active", candidate.active, {"active", Row::significant(3)});
   row.add("pairs_share", pairs_share, {"pairs", Row::fixed(3), -6});
   add_medians(row, candidate.times);
@@ -191,7 +220,6 @@ Row describe(const AttentionBenchOptions& o, const AttentionComparison& c,
 
 void run_attention_bench(const AttentionBenchOptions& asked, const std::function<void(const Row&)>& on_row) {
   AttentionBenchOptions options = asked;
-  if (options.kv_heads == 0) options.kv_heads = options.heads;
   check(options);
   run_attention_cases(
       options, [&](std::int64_t tokens, bool causal) { return compare(options, tokens, causal); },

@@ -13,9 +13,8 @@ struct AttentionBenchOptions : AttentionCases {
     tokens = {256, 1024, 2048, 4096};
     heads = 16;
   }
-  std::int64_t kv_heads = 0;  ///< 0: as many as heads
-  std::int64_t window = 0;    ///< keys that a causal query sees; 0: no window
-  bool listed = false;        ///< also measure head lists that contain all heads: the overhead of lists
+  std::int64_t window = 0;  ///< keys that a causal query sees; 0: no window
+  bool listed = false;      ///< also measure head lists that contain all heads: the overhead of lists
   /// If not 0, aggregated attention of TransNeXt, each token against a window of 3 x 3 and so many pooled
   /// tokens.
   std::int64_t pooled = 0;
@@ -23,12 +22,13 @@ struct AttentionBenchOptions : AttentionCases {
 
 /// Runs the benchmark and passes each row to `on_row` as soon as it is measured. Each token selects
 /// max(1, round(active * heads)) heads: heads / 8 shared ones (or fewer, if it selects fewer), and others at
-/// random. Throws ValueError naming the option that is out of range.
+/// random; within_groups the same of each KV group. Throws ValueError naming the option that is out of range.
 ///
 /// Fields of a row (see attention_cases.h for the times): `op`, "attention" (dense), "head_sparse_attention"
-/// (head lists) or "aggregated_attention" (either); `active`, the option's value; `pairs_share`, the computed
-/// (query, key) pairs as a share of those of dense attention. Rates count 4 d floating-point operations per
-/// computed pair, and 14 d including the backward pass, with its recomputation of scores.
+/// (head lists), "attention_within_groups" (dense attention over slots, their gathering and scattering
+/// included) or "aggregated_attention" (dense or by lists); `active`, the option's value; `pairs_share`, the
+/// computed (query, key) pairs as a share of those of dense attention. Rates count 4 d floating-point
+/// operations per computed pair, and 14 d including the backward pass, with its recomputation of scores.
 void run_attention_bench(const AttentionBenchOptions& options, const std::function<void(const Row&)>& on_row);
 
 }  // namespace moh

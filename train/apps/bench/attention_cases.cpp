@@ -32,12 +32,18 @@ std::int64_t AttentionCases::kept_heads(double share) const {
   return std::clamp<std::int64_t>(std::llround(share * static_cast<double>(heads)), 1, heads);
 }
 
-void check(const AttentionCases& c, std::string_view bench) {
+void check(AttentionCases& c, std::string_view bench) {
   for (const auto& [name, value] : {std::pair<std::string_view, std::int64_t>{"batch", c.batch},
                                     {"heads", c.heads},
                                     {"repeats", c.repeats}}) {
     require_option(value >= 1, bench, name, "1 or more", value);
   }
+  if (c.kv_heads == 0) c.kv_heads = c.heads;
+  require_option(c.kv_heads >= 1, bench, "kv-heads", "1 or more, or 0 for as many as heads", c.kv_heads);
+  require_option(c.heads % c.kv_heads == 0, bench, "kv-heads",
+                 "a divisor of the " + std::to_string(c.heads) + " heads", c.kv_heads);
+  require_option(!c.within_groups || c.kv_heads < c.heads, bench, "kv-heads",
+                 "fewer than the " + std::to_string(c.heads) + " heads with --within-groups", c.kv_heads);
   require_option(is_floating(c.dtype), bench, "dtype", "a floating dtype", dtype_name(c.dtype));
   require_option(c.warmups >= 0, bench, "warmups", "0 or more", c.warmups);
   require_option(c.head_dim >= 1 && c.head_dim <= 256, bench, "head-dim", "1 to 256", c.head_dim);

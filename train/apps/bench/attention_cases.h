@@ -19,7 +19,11 @@ struct AttentionCases {
   std::int64_t batch = 1;
   std::vector<std::int64_t> tokens = {256, 1024, 2048};
   std::int64_t heads = 12;
+  std::int64_t kv_heads = 0;  ///< 0: as many as heads
   std::int64_t head_dim = 64;
+  /// Also measure each share inside KV groups (routing: within_groups), where it is the same number of heads
+  /// of each.
+  bool within_groups = false;
   std::vector<bool> causal = {false};
   std::vector<double> active = {1.0, 0.75, 0.5};  ///< share of the heads that each token selects, in (0, 1]
   int warmups = 2;                                ///< passes of each case before the measured ones
@@ -28,15 +32,18 @@ struct AttentionCases {
 
   /// max(1, round(share * heads)).
   std::int64_t kept_heads(double share) const;
+  /// Whether within_groups measures so many heads.
+  bool measures_within_groups(std::int64_t kept) const { return within_groups && kept % kv_heads == 0; }
 };
 
-/// Checks the options above; throws ValueError naming `bench` and the option.
-void check(const AttentionCases& cases, std::string_view bench);
+/// Checks the options above, sets kv_heads if it is 0; throws ValueError naming `bench` and the option.
+void check(AttentionCases& cases, std::string_view bench);
 
 /// One form of attention in a comparison.
 struct AttentionCandidate {
   bool dense = false;                 ///< all heads, and neither lists nor a router
   double active = 1;                  ///< share of the heads
+  bool within_groups = false;         ///< as many heads of each KV group, by dense attention
   std::vector<Variable> leaves;       ///< leaves that get gradients
   std::function<Variable()> forward;  ///< the timed forward pass; the backward pass starts from its result
   PassTimes times;

@@ -24,7 +24,8 @@ enum DecodeStream : std::uint64_t { kKeys, kValues };
 
 constexpr std::string_view kDecodeBench = "bench decode";
 /// The ops that count for attention_ms.
-constexpr std::string_view kAttentionOps[] = {"attention_decode", "build_head_lists"};
+constexpr std::string_view kAttentionOps[] = {"attention_decode", "build_head_lists", "head_slots",
+                                              "gather_heads", "scatter_heads"};
 
 void check(const DecodeBenchOptions& o) {
   for (const auto& [name, value] : {std::pair<std::string_view, std::int64_t>{"batch", o.batch},
@@ -54,10 +55,16 @@ std::int64_t units_of(const DecodeBenchOptions& o, RoutingUnit unit) {
   return unit == RoutingUnit::kGroups ? spelt_out(o.model).kv_heads : o.model.heads;
 }
 
+/// Parts of a layer's heads of which as many are kept.
+std::int64_t groups_of(const DecodeBenchOptions& o, RoutingUnit unit) {
+  return unit == RoutingUnit::kWithinGroups ? spelt_out(o.model).kv_heads : 1;
+}
+
 LlamaConfig routed_model(const DecodeBenchOptions& o, RouterKind router, RoutingUnit unit,
                          std::int64_t kept) {
   LlamaConfig config = dense_model(o);
-  const std::int64_t shared = std::min(units_of(o, unit) / 8, kept - 1);
+  const std::int64_t groups = groups_of(o, unit);
+  const std::int64_t shared = std::min(units_of(o, unit) / 8, kept - 1) / groups * groups;
   config.moh.router = router;
   config.moh.routing = unit;
   config.moh.num_shared = shared;
@@ -86,7 +93,7 @@ std::vector<DecodeCandidate> candidates_for(const DecodeBenchOptions& o) {
       const std::int64_t units = units_of(o, unit);
       const std::int64_t kept =
           std::clamp<std::int64_t>(std::llround(active * static_cast<double>(units)), 1, units);
-      if (kept == units) continue;
+      if (kept == units || kept % groups_of(o, unit) != 0) continue;
       for (const RouterKind router : o.routers)
         candidates.emplace_back(routed_model(o, router, unit, kept), o);
     }
@@ -158,7 +165,8 @@ Row row_of(const DecodeBenchOptions& o, std::int64_t context, const DecodeCandid
   row.add("kv_heads", model.kv_heads);
   row.add("head_dim", model.head_dim);
   row.add("router", std::string(name_of(model.moh.router)), {"router", {}, -10});
-  row.add("routing", std::string(name_of(model.moh.routing)), {"routing", {}, -7});
+  const bool within_groups = std::ranges::count(o.routings, RoutingUnit::kWithinGroups) > 0;
+  row.add("routing", std::string(name_of(model.moh.routing)), {"routing", {}, within_groups ? -13 : -7});
   row.add("active", activated_heads(*candidate.model), {"active", Row::significant(3)});
   row.add("shared", router.num_shared);
   row.add("routed", router.top_k);

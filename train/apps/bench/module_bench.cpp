@@ -19,8 +19,10 @@ enum ModuleStream : std::uint64_t { kModuleInputs, kModuleCotangent };
 
 constexpr std::string_view kModuleBench = "bench module";
 
-void check(const ModuleBenchOptions& o) {
-  check(o, kModuleBench);
+void check(ModuleBenchOptions& o) {
+  check(static_cast<AttentionCases&>(o), kModuleBench);
+  require_option(!o.within_groups || std::ranges::count(o.causal, false) == 0, kModuleBench, "within-groups",
+                 "a causal mask (--causal, not --full)", 1);
   require_option(o.width >= 1, kModuleBench, "width", "1 or more", o.width);
   require_option(o.head_dim % 2 == 0, kModuleBench, "head-dim", "an even number", o.head_dim);
 }
@@ -32,26 +34,38 @@ HeadRoutingOptions routing_for(const ModuleBenchOptions& o, std::int64_t kept) {
   return {RouterKind::kLearned, {o.heads, shared, kept - shared}};
 }
 
-LlamaConfig llama_of(const ModuleBenchOptions& o, std::int64_t tokens, std::int64_t kept) {
-  const HeadRoutingOptions routing = routing_for(o, kept);
+/// How many heads a layer keeps, and from what.
+struct Kept {
+  std::int64_t heads;
+  bool within_groups = false;
+};
+
+LlamaConfig llama_of(const ModuleBenchOptions& o, std::int64_t tokens, Kept kept) {
+  const HeadRoutingOptions routing = routing_for(o, kept.heads);
   LlamaConfig c;
   c.hidden = o.width;
-  c.heads = c.kv_heads = o.heads;
+  c.heads = o.heads;
+  c.kv_heads = o.kv_heads;
   c.head_dim = o.head_dim;
   c.max_positions = tokens;
   c.moh.router = routing.kind;
   c.moh.num_shared = routing.router.num_shared;
   c.moh.top_k = routing.router.top_k;
+  if (!kept.within_groups) return c;
+  const std::int64_t shared = c.moh.num_shared.every / o.kv_heads * o.kv_heads;
+  c.moh.routing = RoutingUnit::kWithinGroups;
+  c.moh.num_shared = shared;
+  c.moh.top_k = kept.heads - shared;
   return c;
 }
 
 /// A layer in which each token selects `kept` heads.
-AttentionCandidate candidate_with(const ModuleBenchOptions& o, bool causal, std::int64_t kept,
-                                  const Tensor& input) {
+AttentionCandidate candidate_with(const ModuleBenchOptions& o, bool causal, Kept kept, const Tensor& input) {
   const Placement placement(o.dtype, o.device);
   const Variable x(input, true);
-  AttentionCandidate candidate{.dense = kept == o.heads,
-                               .active = static_cast<double>(kept) / static_cast<double>(o.heads),
+  AttentionCandidate candidate{.dense = kept.heads == o.heads,
+                               .active = static_cast<double>(kept.heads) / static_cast<double>(o.heads),
+                               .within_groups = kept.within_groups,
                                .leaves = {x}};
   std::shared_ptr<const Module> module;  // kept alive by `forward`
   if (causal) {
@@ -61,7 +75,8 @@ AttentionCandidate candidate_with(const ModuleBenchOptions& o, bool causal, std:
     candidate.forward = [=] { return layer->forward(x, table).y; };
     module = layer;
   } else {
-    const MohAttentionOptions options{o.width, o.heads, o.head_dim, routing_for(o, kept)};
+    const MohAttentionOptions options{o.width,     o.heads,   o.head_dim, routing_for(o, kept.heads),
+                                      /*layer=*/0, o.kv_heads};
     const auto layer = std::make_shared<MohAttention>(options, placement);
     candidate.forward = [=] { return layer->forward(x).y; };
     module = layer;
@@ -79,13 +94,15 @@ AttentionComparison compare(const ModuleBenchOptions& o, std::int64_t tokens, bo
   fill_normal(x, {o.seed, kModuleInputs}, 0.0, 1.0);
   fill_normal(dout, {o.seed, kModuleCotangent}, 0.0, 1.0);
   AttentionComparison c{tokens, causal, false, dout, {}};
-  c.candidates.push_back(candidate_with(o, causal, o.heads, x));
+  c.candidates.push_back(candidate_with(o, causal, {o.heads}, x));
   for (const double active : o.active) {
     const std::int64_t kept = o.kept_heads(active);
-    if (kept == o.heads)
+    if (kept == o.heads) {
       c.show_dense = true;
-    else
-      c.candidates.push_back(candidate_with(o, causal, kept, x));
+      continue;
+    }
+    c.candidates.push_back(candidate_with(o, causal, {kept}, x));
+    if (o.measures_within_groups(kept)) c.candidates.push_back(candidate_with(o, causal, {kept, true}, x));
   }
   return c;
 }
@@ -95,11 +112,17 @@ Row describe(const ModuleBenchOptions& o, const AttentionComparison& c, const At
   const double saving =
       attention_module_multiplications(o, c.visible_keys(), o.heads, false) /
       attention_module_multiplications(o, c.visible_keys(), o.kept_heads(candidate.active), !candidate.dense);
-  Row row = first_members(o, candidate.dense ? "attention_module" : "moh_attention_module", c);
+  const std::string_view op = candidate.dense           ? "attention_module"
+                              : candidate.within_groups ? "moh_within_groups_module"
+                                                        : "moh_attention_module";
+  Row row = first_members(o, op, c);
   row.add("width", o.width);
   row.add("heads", o.heads);
+  row.add("kv_heads", o.kv_heads);
   row.add("head_dim", o.head_dim);
   add_mask(row, c);
+  if (o.within_groups)
+    row.show({"form", {}, -6}, candidate.dense ? "dense" : candidate.within_groups ? "slots" : "listed");
   row.add("active", candidate.active, {"active", Row::significant(3)});
   add_medians(row, times);
   row.add("forward_spread", relative_spread(times.forward));
@@ -117,10 +140,13 @@ double attention_module_multiplications(const ModuleBenchOptions& o, double visi
                                         std::int64_t active_heads, bool routed) {
   const auto width = static_cast<double>(o.width), d = static_cast<double>(o.head_dim);
   const auto heads = static_cast<double>(o.heads), active = static_cast<double>(active_heads);
-  return 2 * (active + heads) * d * width + 2 * active * d * visible + (routed ? (heads + 2) * width : 0.0);
+  const auto kv_heads = static_cast<double>(o.kv_heads > 0 ? o.kv_heads : o.heads);
+  return 2 * (active + kv_heads) * d * width + 2 * active * d * visible +
+         (routed ? (heads + 2) * width : 0.0);
 }
 
-void run_module_bench(const ModuleBenchOptions& options, const std::function<void(const Row&)>& on_row) {
+void run_module_bench(const ModuleBenchOptions& asked, const std::function<void(const Row&)>& on_row) {
+  ModuleBenchOptions options = asked;
   check(options);
   run_attention_cases(
       options, [&](std::int64_t tokens, bool causal) { return compare(options, tokens, causal); },

@@ -119,9 +119,9 @@ int bench_decode(const DecodeArgs& args, const Families& families) {
   DecodeBenchOptions options = args.options;
   options.model = decode_model(args, families);
   options.routings.clear();
+  const auto names = names_of(RoutingUnit());
   for (const std::string& name : args.routings)
-    options.routings.push_back(name == name_of(RoutingUnit::kGroups) ? RoutingUnit::kGroups
-                                                                     : RoutingUnit::kHeads);
+    options.routings.push_back(static_cast<RoutingUnit>(std::ranges::find(names, name) - names.begin()));
   run_decode_bench(opened(options, args), printer(args.json));
   return kDone;
 }
@@ -194,7 +194,12 @@ void add_attention_options(CLI::App& command, AttentionArgs<Options>& args) {
   command.add_option("--batch", options.batch, "Sequences");
   command.add_option("--tokens", options.tokens, "Sequence lengths, separated by commas")->delimiter(',');
   command.add_option("--heads", options.heads, "Number of query heads");
+  command.add_option("--kv-heads", options.kv_heads, "Number of KV heads; 0: as many as --heads");
   command.add_option("--head-dim", options.head_dim, "Width of a head");
+  command.add_flag(
+      "--within-groups", options.within_groups,
+      "Also measure shares inside KV groups (routing: within_groups), where it is the same number "
+      "of heads of each");
   add_active(command, options.active);
   command.add_flag("--causal", args.causal, "Causal attention (default: full)");
   command.add_flag("--full", args.full, "Full attention; with --causal both are measured");
@@ -206,7 +211,6 @@ void add_bench_attention(const Commands& commands) {
   const auto [command, args] =
       add_command(commands, "attention", "Compare head-sparse with dense attention", bench_attention);
   add_attention_options(command, args);
-  command.add_option("--kv-heads", args.options.kv_heads, "Number of KV heads; 0: as many as --heads");
   command.add_option("--window", args.options.window,
                      "Keys that a query sees at most (sliding window), with --causal; 0: no window");
   command.add_flag("--listed", args.options.listed,
@@ -219,6 +223,7 @@ void add_bench_attention(const Commands& commands) {
   moh bench attention
   moh bench attention --tokens 1024,2048,4096 --heads 16 --kv-heads 4 --head-dim 64 --causal --full --active 1.0,0.75,0.5 --json
   moh bench attention --device cuda --dtype bf16 --tokens 2048,8192 --causal --listed
+  moh bench attention --tokens 1024,4096 --heads 32 --kv-heads 8 --head-dim 128 --causal --active 1.0,0.75,0.5 --within-groups
   moh bench attention --tokens 196 --pooled 49 --heads 12 --head-dim 24 --batch 16)");
 }
 
@@ -231,7 +236,8 @@ void add_bench_module(const Commands& commands) {
   command.add_option("--width", args.options.width, "Width of the layer's input and output");
   command.footer(R"(Examples:
   moh bench module
-  moh bench module --width 2048 --heads 32 --tokens 512 --active 1.0,0.5 --causal --json)");
+  moh bench module --width 2048 --heads 32 --tokens 512 --active 1.0,0.5 --causal --json
+  moh bench module --width 2048 --heads 32 --kv-heads 8 --tokens 1024 --causal --within-groups)");
 }
 
 void add_bench_step(const Commands& commands) {
@@ -269,9 +275,12 @@ void add_bench_decode(const Commands& commands) {
   command.add_option("--kv-heads", args.kv_heads, "Number of KV heads (as many as --heads)");
   command.add_option("--head-dim", args.head_dim, "Width of a head (64)");
   command
-      .add_option("--routing", args.routings, "Units that routers select: heads, groups (KV heads), or both")
+      .add_option(
+          "--routing", args.routings,
+          "Units that routers select: heads, groups (KV heads), within_groups (heads, as many of each KV "
+          "head), or several")
       ->delimiter(',')
-      ->check(CLI::IsMember({"heads", "groups"}));
+      ->check(CLI::IsMember({"heads", "groups", "within_groups"}));
   command.add_option("--batch", options.batch, "Sequences");
   command.add_option("--tokens", options.tokens, "Tokens generated per pass");
   command.add_option("--repeats", options.repeats, "Counted passes of each case");
@@ -285,7 +294,7 @@ Examples:
   moh bench decode --context 512,4096 --active 1.0,0.75,0.5 --threads 2 --json
   moh bench decode configs/llm/llm_s.yaml --context 2048 --layers 4
   moh bench decode --heads 32 --kv-heads 8 --head-dim 128 --hidden 4096 --layers 1 --dtype bf16
-  moh bench decode --heads 32 --kv-heads 4 --routing heads,groups --context 4096,16384)");
+  moh bench decode --heads 32 --kv-heads 4 --routing heads,groups,within_groups --context 4096,16384)");
 }
 
 void add_bench_sample(const Commands& commands) {

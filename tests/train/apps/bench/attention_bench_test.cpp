@@ -77,6 +77,24 @@ TEST_CASE("bench: attention by lists of all heads stands beside dense attention 
   CHECK(rows[1].table_line().find("     8  causal  listed       1  1.000") == 0);
 }
 
+TEST_CASE("bench: attention inside KV groups stands beside lists where the heads are the same of each") {
+  AttentionBenchOptions options = small_attention();
+  options.tokens = {16};
+  options.causal = {true};
+  options.active = {1.0, 0.75, 0.5};
+  options.within_groups = true;
+  const std::vector<Row> rows = rows_of(options);
+  REQUIRE(rows.size() == 4);  // 6 of 8 heads are not the same of each of 4 groups
+  const auto last = nlohmann::json::parse(rows[3].json());
+  CHECK(last["op"] == "attention_within_groups");
+  CHECK(last["pairs_share"] == 0.5);
+  CHECK(rows[3].table_line().find("    16  causal  slots      0.5  0.500") == 0);
+  options.kv_heads = 0;
+  CHECK_THROWS_WITH(
+      rows_of(options),
+      "bench attention: kv-heads: expected fewer than the 8 heads with --within-groups, found 8");
+}
+
 TEST_CASE("bench: attention rounds the number of heads and leaves out lines that were not asked for") {
   AttentionBenchOptions options = small_attention();
   options.tokens = {8};

@@ -66,7 +66,7 @@ TEST_CASE("bench: decode of routed groups stands beside that of routed heads") {
   options.model.kv_heads = options.model.heads / 2;
   options.contexts = {8};
   options.active = {0.5};
-  options.routings = {RoutingUnit::kHeads, RoutingUnit::kGroups};
+  options.routings = {RoutingUnit::kHeads, RoutingUnit::kGroups, RoutingUnit::kWithinGroups};
   options.routers = {RouterKind::kLearned};
   std::vector<std::string> routings;
   for (const Row& row : rows_of(options)) {
@@ -74,7 +74,7 @@ TEST_CASE("bench: decode of routed groups stands beside that of routed heads") {
     routings.push_back(json.at("routing"));
     CHECK(json.at("active") == 0.5);
   }
-  CHECK(routings == std::vector<std::string>{"heads", "groups"});
+  CHECK(routings == std::vector<std::string>{"heads", "groups", "within_groups"});
 }
 
 TEST_CASE("bench: a decode record as JSON is one line, and one of a table") {

@@ -54,6 +54,31 @@ TEST_CASE("bench: the ideal saving of the module counts what the active heads ne
   // Keys and values 2 * 4 * 2 * 8, queries and output 2 * a * 2 * 8, scores and values 2 * a * 2 * 10.
   CHECK(attention_module_multiplications(o, 10, 4, false) == 128 + 128 + 160);
   CHECK(attention_module_multiplications(o, 10, 2, true) == 128 + 64 + 80 + 6 * 8);
+  o.kv_heads = 2;
+  CHECK(attention_module_multiplications(o, 10, 2, true) == 64 + 64 + 80 + 6 * 8);
+}
+
+TEST_CASE("bench: a module inside KV groups stands beside lists where the heads are the same of each") {
+  ModuleBenchOptions options = small_module();
+  options.tokens = {16};
+  options.causal = {true};
+  options.kv_heads = 2;
+  options.within_groups = true;
+  std::vector<std::string> forms;
+  for (const Row& row : rows_of(options)) {
+    const auto r = nlohmann::json::parse(row.json());
+    forms.push_back(r["op"].get<std::string>() + " " +
+                    std::to_string(r["active"].get<double>()).substr(0, 4));
+    CHECK(test::table_cells(row.table_line()) == test::table_cells(row.table_head()));
+  }
+  CHECK(forms == std::vector<std::string>{"attention_module 1.00", "moh_attention_module 0.75",
+                                          "moh_attention_module 0.50", "moh_within_groups_module 0.50"});
+  options.causal = {true, false};
+  CHECK_THROWS_WITH(rows_of(options),
+                    "bench module: within-groups: expected a causal mask (--causal, not --full), found 1");
+  options.kv_heads = 0;
+  CHECK_THROWS_WITH(rows_of(options),
+                    "bench module: kv-heads: expected fewer than the 4 heads with --within-groups, found 4");
 }
 
 TEST_CASE("bench: module refuses options that are out of range, naming them") {
@@ -79,13 +104,29 @@ TEST_CASE("bench: a module's line of JSON has its fields") {
   options.tokens = {16};
   const Row row = rows_of(options).back();
   const nlohmann::json line = nlohmann::json::parse(row.json());
-  for (const char* field :
-       {"op", "device", "dtype", "isa", "batch", "tokens", "width", "heads", "head_dim", "causal", "active",
-        "forward_ms", "forward_backward_ms", "forward_spread", "spread", "forward_ratio",
-        "forward_backward_ratio", "ideal_forward_saving", "achieved_of_ideal"}) {
+  for (const char* field : {"op",
+                            "device",
+                            "dtype",
+                            "isa",
+                            "batch",
+                            "tokens",
+                            "width",
+                            "heads",
+                            "head_dim",
+                            "causal",
+                            "active",
+                            "forward_ms",
+                            "forward_backward_ms",
+                            "forward_spread",
+                            "spread",
+                            "forward_ratio",
+                            "forward_backward_ratio",
+                            "ideal_forward_saving",
+                            "achieved_of_ideal",
+                            "kv_heads"}) {
     CHECK(line.contains(field));
   }
-  CHECK(line.size() == 19);
+  CHECK(line.size() == 20);
   CHECK(line["achieved_of_ideal"].get<double>() ==
         Approx(1.0 / line["forward_ratio"].get<double>() / line["ideal_forward_saving"].get<double>()));
   CHECK(row.table_head() ==
