@@ -26,7 +26,7 @@ LlamaConfig base_model() {
 }
 
 std::vector<LlamaConfig> kinds_of_models() {
-  std::vector<LlamaConfig> kinds(7, base_model());
+  std::vector<LlamaConfig> kinds(8, base_model());
   kinds[1].moh = {};
   kinds[2].moh.router = RouterKind::kQueryNorm;
   kinds[3].moh = {
@@ -34,6 +34,8 @@ std::vector<LlamaConfig> kinds_of_models() {
   kinds[4].sliding_window = PerLayer({20, 0});
   kinds[5].rope_scaling = {.kind = RopeScalingKind::kDynamic, .factor = 2, .original_positions = 700};
   kinds[6].rope_scaling = {.kind = RopeScalingKind::kLinear, .factor = 2};
+  kinds[7].moh = {
+      .router = RouterKind::kQueryNorm, .routing = RoutingUnit::kWithinGroups, .num_shared = 0, .top_k = 2};
   return kinds;
 }
 
