@@ -26,7 +26,7 @@ SlotShape slot_shape(std::string_view op, const Variable& like, std::int64_t hea
 }
 
 Tensor gathered(const Tensor& x, const SlotShape& shape) {
-  const Tensor y = empty({x.dim(0), x.dim(1), shape.slots, x.dim(3)}, x.dtype(), x.device());
+  Tensor y = empty({x.dim(0), x.dim(1), shape.slots, x.dim(3)}, x.dtype(), x.device());
   const Tensor from = aligned_on_gpu(x);
   run_kernel("gather_heads", x, [&]<class Backend, class T>() {
     GatherHeadsKernels<Backend, T>::gather(from.data<T>(), y.data<T>(), shape);
@@ -36,7 +36,7 @@ Tensor gathered(const Tensor& x, const SlotShape& shape) {
 
 /// `gates` in the accumulation dtype, or undefined.
 Tensor scattered(const Tensor& y, const Tensor& gates, const SlotShape& shape) {
-  const Tensor x = empty({y.dim(0), y.dim(1), shape.heads, y.dim(3)}, y.dtype(), y.device());
+  Tensor x = empty({y.dim(0), y.dim(1), shape.heads, y.dim(3)}, y.dtype(), y.device());
   const Tensor from = aligned_on_gpu(y);
   run_kernel("scatter_heads", y, [&]<class Backend, class T>() {
     GatherHeadsKernels<Backend, T>::scatter(from.data<T>(), gates.defined() ? gates.data<Acc<T>>() : nullptr,

@@ -19,10 +19,10 @@ void check_selection(const Tensor& selected, std::int64_t groups, std::int64_t p
   const Variable v(selected);
   Check(kOp).dtype("selected", v, DType::kUInt8).rank("selected", v, 3);
   const std::int64_t heads = selected.dim(2);
-  Check(kOp)
-      .require(groups >= 1 && heads % groups == 0, "groups",
-               "a divisor of the " + std::to_string(heads) + " heads", std::to_string(groups))
-      .in_range("per_group", static_cast<double>(per_group), 1, static_cast<double>(heads / groups));
+  Check(kOp).require(groups >= 1 && heads % groups == 0, "groups",
+                     "a divisor of the " + std::to_string(heads) + " heads", std::to_string(groups));
+  const std::int64_t most = heads / groups;
+  Check(kOp).in_range("per_group", static_cast<double>(per_group), 1, static_cast<double>(most));
 }
 
 /// Fills the slots of one group of a token from its `size` elements of the selection, head `first` being the
@@ -53,7 +53,7 @@ void fill_on_cpu(const HeadSlotArgs& args) {
 Tensor head_slots(const Tensor& selected, std::int64_t groups, std::int64_t per_group) {
   check_selection(selected, groups, per_group);
   const ProfileScope profile(kOp);
-  const Tensor slots =
+  Tensor slots =
       empty({selected.dim(0), selected.dim(1), groups, per_group}, DType::kInt32, selected.device());
   if (dry_run() || slots.numel() == 0) return slots;
   const HeadSlotArgs args{selected.dim(0) * selected.dim(1), groups,
