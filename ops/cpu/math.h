@@ -17,7 +17,7 @@ namespace {
 /// fn(x), lane by lane.
 template <class Fn>
 [[gnu::always_inline]] inline Vec<double> map_lanes(Vec<double> x, const Fn& fn) {
-  Vec<double> y;
+  Vec<double> y{};
   for (int i = 0; i < kLanes<double>; ++i) y[i] = fn(x[i]);
   return y;
 }
