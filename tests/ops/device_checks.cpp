@@ -363,8 +363,9 @@ void check_gelu_mlp_kernels_on_device() {
   };
   in_each_way([&](const std::string& way) {
     for (const GeluForm form : {GeluForm::kExact, GeluForm::kTanh}) {
-      for (const auto& [adds, keeps] :
+      for (const auto& [adds_bias, keeps_h] :
            {std::pair(true, true), {true, false}, {false, true}, {false, false}}) {
+        const bool adds = adds_bias, keeps = keeps_h;  // Clang 14 captures no structured bindings
         INFO(way << ", form " << static_cast<int>(form) << (adds ? ", bias" : "") << (keeps ? ", h" : ""));
         const auto found = run.operator()<Cuda>(form, adds, keeps, gpu);
         const auto expected =
