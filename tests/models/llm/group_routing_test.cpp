@@ -7,6 +7,7 @@
 #include "models/layers/attention_observer.h"
 #include "models/llm/llama.h"
 #include "ops/loss/cross_entropy.h"
+#include "tests/models/llm/routed_llama.h"
 #include "tests/support/same_bits.h"
 
 using namespace moh;
@@ -26,21 +27,6 @@ LlamaConfig grouped(RouterKind router, RoutingUnit routing = RoutingUnit::kGroup
                 .max_positions = 32};
   c.moh = {.router = router, .routing = routing, .num_shared = 1, .top_k = 2};
   return c;
-}
-
-Tensor some_tokens(std::int64_t batch, std::int64_t length) {
-  Tensor tokens = empty({batch, length}, DType::kInt64);
-  for (std::int64_t i = 0; i < tokens.numel(); ++i) tokens.data<std::int64_t>()[i] = i * i * 7 % 19;
-  return tokens;
-}
-
-std::unique_ptr<Llama> made(const LlamaConfig& config) {
-  auto model = std::make_unique<Llama>(config, DType::kFloat32);
-  model->initialise(5);
-  for (NamedParameter& p : model->parameters()) {
-    if (p.variable.shape().rank() == 2) p.variable.value().scale(8);  // so that routers tell tokens apart
-  }
-  return model;
 }
 
 double largest_difference(const Tensor& a, const Tensor& b) {
