@@ -118,8 +118,8 @@ TEST_CASE("dit: presets activate the published shares of their heads") {
 TEST_CASE("dit: a new model predicts zeros, from fixed positions, and begins as the reference does") {
   Dit model(small_model(), DType::kFloat32);
   model.initialise(1);
-  for (const float y : model.forward(some_input(small_model())).prediction.value().span<float>())
-    CHECK(y == 0);
+  const Variable prediction = model.forward(some_input(small_model())).prediction;
+  for (const float y : prediction.value().span<float>()) CHECK(y == 0);
   for (const NamedParameter& p : model.parameters()) {
     const auto values = p.variable.value().span<float>();
     double squares = 0, most = 0;
