@@ -28,7 +28,8 @@ struct WholeVector {
     prefetch_ahead(from + first);
     return load_as<T>(from + first);
   }
-  /// load() of what is in the caches: a row's weights, sums, or the row itself once more.
+  /// load() without fetching ahead, of arrays that are in the caches: a row's weights, sums, or the row
+  /// itself once more.
   template <class T>
   [[gnu::always_inline]] inline Vec<Acc<T>> load_cached(const T* from) const {
     return load_as<T>(from + first);

@@ -7,13 +7,13 @@ namespace moh {
 
 template <class Backend, class T>
 void GateResidualKernels<Backend, T>::forward(const T* residual, const T* x, const T* gate, T* y,
-                                              GatedRows rows) {
+                                              GatedRows gated) {
   using A = Acc<T>;
-  const std::int64_t count = rows.rows.count, width = rows.rows.width;
+  const std::int64_t count = gated.rows.count, width = gated.rows.width;
   parallel_for(count, row_grain(count, width), [=](std::int64_t begin, std::int64_t end) {
     for (std::int64_t i = begin; i < end; ++i) {
       const T *from = residual + i * width, *xi = x + i * width;
-      const T* gates = gate + i / (count / rows.groups) * rows.stride;
+      const T* gates = gate + i / (count / gated.groups) * gated.stride;
       T* yi = y + i * width;
       for_vectors_in<A>(0, width,
                         [=](auto at) { at.store(yi, at.load(from) + at.load_cached(gates) * at.load(xi)); });
@@ -23,12 +23,12 @@ void GateResidualKernels<Backend, T>::forward(const T* residual, const T* x, con
 
 template <class Backend, class T>
 void GateResidualKernels<Backend, T>::backward(const T* dy, const T* x, const T* gate, T* dx, Acc<T>* dgate,
-                                               GatedRows rows) {
+                                               GatedRows gated) {
   using A = Acc<T>;
-  const std::int64_t count = rows.rows.count, width = rows.rows.width;
-  const RowGroups groups{rows.groups, count, rows.stride};
+  const std::int64_t count = gated.rows.count, width = gated.rows.width;
+  const RowGroups groups{gated.groups, count, gated.stride};
   sum_over_groups<A>(groups, width, dgate, [=](std::int64_t group, std::int64_t i, A* sums) {
-    const T *dyi = dy + i * width, *xi = x + i * width, *gates = gate + group * rows.stride;
+    const T *dyi = dy + i * width, *xi = x + i * width, *gates = gate + group * gated.stride;
     T* dxi = dx + i * width;
     for_vectors_in<A>(0, width, [=](auto at) {
       const Vec<A> dyj = at.load(dyi);

@@ -18,8 +18,8 @@ struct GatedRows {
 /// and not rounded to T.
 template <class Backend, class T>
 struct GateResidualKernels {
-  static void forward(const T* residual, const T* x, const T* gate, T* y, GatedRows at);
-  static void backward(const T* dy, const T* x, const T* gate, T* dx, Acc<T>* dgate, GatedRows at);
+  static void forward(const T* residual, const T* x, const T* gate, T* y, GatedRows gated);
+  static void backward(const T* dy, const T* x, const T* gate, T* dx, Acc<T>* dgate, GatedRows gated);
 };
 
 }  // namespace moh

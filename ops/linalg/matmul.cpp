@@ -68,7 +68,7 @@ void gemm_on_cpu(const GemmShape& shape, const T* a, const T* b, const GemmResul
   }
 }
 
-/// What the multiplication writes to `matrix`, that of c or an upcast copy; `bias` may be undefined.
+/// The result of the multiplication in `matrix`, that of c or an upcast copy; `bias` may be undefined.
 template <class C>
 GemmResult<C> result_in(const Operand& c, const Tensor& matrix, bool accumulate, const Tensor& bias) {
   return {data_of<C>(c, matrix), accumulate, bias.defined() ? bias.data<C>() : nullptr};

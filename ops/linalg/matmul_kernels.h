@@ -24,7 +24,7 @@ inline constexpr std::int64_t kGemmTile = 6;
 /// Rows of a block of two tiles of AMX, one above the other.
 inline constexpr std::int64_t kGemmBlockOfAmx = 32;
 
-/// What a matrix multiplication writes: c, or c + bias.
+/// The result of a matrix multiplication: c, or c + bias.
 template <class C>
 struct GemmResult {
   C* data;

@@ -1,10 +1,13 @@
 #include "core/tensor.h"
 
+#include <array>
 #include <catch2/catch.hpp>
 #include <cmath>
+#include <cstring>
 #include <limits>
 #include <numeric>
 
+#include "core/cpu_isa.h"
 #include "core/error.h"
 
 using namespace moh;
@@ -128,6 +131,35 @@ TEST_CASE("tensor: add and scale work in float32 on bfloat16") {
   CHECK_THROWS_AS(x.add(zeros({3}, DType::kInt32)), DTypeError);
   CHECK_THROWS_AS(zeros({3}, DType::kInt32).scale(2), DTypeError);
   CHECK_THROWS_AS(x.add(zeros({4}, DType::kFloat32)), ShapeError);
+}
+
+TEST_CASE("tensor: conversions and sums have the same bits under each instruction set") {
+  constexpr std::int64_t kCount = 1000 + 7;  // whole vectors of any instruction set, and a rest
+  std::vector<float> values(kCount);
+  for (std::int64_t i = 0; i < kCount; ++i)
+    values[static_cast<std::size_t>(i)] = std::ldexp(1.0F + 0x1p-9F * static_cast<float>(i), i % 250 - 140);
+  values[3] = static_cast<float>(kNan);
+  values[500] = -std::numeric_limits<float>::infinity();
+  const Tensor wide = tensor_of<float>({kCount}, values), narrow = wide.to(DType::kBFloat16);
+  for (std::int64_t i = 0; i < kCount; ++i) {
+    const auto rounded = static_cast<bfloat16>(values[static_cast<std::size_t>(i)]);
+    if (narrow.data<bfloat16>()[i].bits != rounded.bits) FAIL("element " << i);
+  }
+  const auto results = [&](CpuIsa isa) {
+    const CpuIsaScope scope(isa);
+    const Tensor sum = narrow.clone(), wide_sum = wide.clone();
+    sum.add(wide);
+    wide_sum.add(narrow);
+    return std::array{wide.to(DType::kBFloat16), narrow.to(DType::kFloat32), sum, wide_sum};
+  };
+  const auto expected = results(cpu_isa());
+  for (const CpuIsa isa : kCpuIsas) {
+    if (!cpu_has_isa(isa)) continue;
+    const auto found = results(isa);
+    INFO(cpu_isa_name(isa));
+    for (std::size_t i = 0; i < found.size(); ++i)
+      CHECK(std::memcmp(found[i].raw(), expected[i].raw(), found[i].bytes()) == 0);
+  }
 }
 
 TEST_CASE("tensor: all_finite finds a single NaN or infinity anywhere") {
