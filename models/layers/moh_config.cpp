@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "models/layers/within_groups.h"
+#include "models/layers/within_groups_config.h"
 
 namespace moh {
 

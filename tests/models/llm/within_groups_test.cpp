@@ -6,7 +6,7 @@
 #include "core/error.h"
 #include "core/random.h"
 #include "models/layers/attention_observer.h"
-#include "models/layers/within_groups.h"
+#include "models/layers/within_groups_config.h"
 #include "models/llm/llama.h"
 #include "ops/attention/attention.h"
 #include "ops/elementwise/add.h"

@@ -1,4 +1,4 @@
-#include "models/layers/within_groups.h"
+#include "models/layers/within_groups_config.h"
 
 #include <algorithm>
 #include <string>
