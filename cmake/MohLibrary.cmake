@@ -56,7 +56,11 @@ set(MOH_PUBLIC_HEADERS
   models/layers/linear.h
   models/layers/moh_attention.h
   models/layers/moh_config.h
+  models/layers/registry.h
   models/layers/rms_norm.h
+  models/layers/router.h
+  models/layers/routers.h
+  models/layers/routing_rule.h
   models/llm/kv_cache.h
   models/llm/llama.h
   models/llm/llama_config.h

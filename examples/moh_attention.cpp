@@ -46,7 +46,7 @@ Batch recall_batch(std::uint64_t step) {
 
 HeadRoutingOptions one_shared_three_routed() {
   HeadRoutingOptions routing;
-  routing.kind = RouterKind::kLearned;
+  routing.kind = routers::kLearned;
   routing.router.heads = 8;
   routing.router.num_shared = 1;
   routing.router.top_k = 3;
@@ -79,7 +79,7 @@ struct RecallModel : Module {
 /// The share of the told pairs, and of the questions, that select each head.
 void print_choice(const RecallModel& model, const Batch& batch) {
   const NoGrad no_grad;
-  const HeadChoice choice = (*model.attention.router())(model.embed(batch), /*q=*/{});
+  const HeadChoice choice = (*model.attention.router())({.x = model.embed(batch)});
   const Tensor selected = choice.routing.selected;  // [B T, heads]
   for (const bool asks : {false, true}) {
     std::printf("%s", asks ? "asked:" : "told: ");

@@ -29,7 +29,7 @@ LlamaConfig tiny_llama(bool routed) {
   config.heads = 6;
   config.max_positions = 2 * kContext;
   if (routed) {  // half of the heads: one that all tokens share, and 2 of the other 5, token by token
-    config.moh.router = RouterKind::kLearned;
+    config.moh.router = routers::kLearned;
     config.moh.num_shared = 1;
     config.moh.top_k = 2;
   }

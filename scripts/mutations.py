@@ -74,7 +74,7 @@ MUTATIONS = [
     Mutation("scores of a prompt that another one continued elsewhere", "train/apps/serve/prefix_cache.cpp",
              "std::min(top ? held - 1 : held, most)", "std::min(held, most)", "serve_tests", "prefix cache|same bits"),
     Mutation("heads are projected by their number in decoding", "models/layers/head_routing.cpp",
-             "context.equal_rows ? HeadLists{} : lists_of_heads", "lists_of_heads", "models_tests", "bits"),
+             "if (!context.equal_rows) choice.lists_of_heads", "choice.lists_of_heads", "models_tests", "bits"),
     Mutation("a window's cache drops any number of tokens", "models/llm/kv_cache.cpp",
              "/ kDecodePartKeys * kDecodePartKeys;", ";", "models_tests", "bit"),
     Mutation("a stale row in the KV cache", "models/llm/kv_cache.cpp",

@@ -73,10 +73,13 @@ DitBlock::DitBlock(const DitConfig& c, const HeadRoutingOptions& routing, std::i
   add_child("adaLN_modulation.1", modulation_);
 }
 
-LayerOutput DitBlock::forward(const Variable& x, const Variable& condition,
+LayerOutput DitBlock::forward(const Variable& x, const Variable& of_samples,
                               const ForwardContext& context) const {
+  // One gradient of a block, whoever reads the condition in it: recomputed blocks add theirs in the same
+  // order.
+  const Variable condition = reshape(of_samples, of_samples.shape());
   const Variable rows = reshape(modulation_(condition), {x.dim(0), kBlockRows, x.dim(2)});
-  LayerOutput attention = attn_.forward(layer_norm_modulate(x, rows, 0, kNormEps), context);
+  LayerOutput attention = attn_.forward(layer_norm_modulate(x, rows, 0, kNormEps), context, condition);
   const Variable y = gate_residual(x, attention.y, rows, kAttentionGate);
   const Variable mlp = gelu_mlp(layer_norm_modulate(y, rows, kMlpShift, kNormEps), fc1_.weight(), fc1_.bias(),
                                 fc2_.weight(), fc2_.bias(), GeluForm::kTanh);

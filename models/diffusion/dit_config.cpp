@@ -63,8 +63,7 @@ void check(const DitConfig& c, ConfigFaults& faults) {
     faults.add({"hidden"}, "a multiple of 4, for sines and cosines of rows and columns",
                number_text(c.hidden));
   }
-  if (c.moh.router == RouterKind::kQueryNorm) faults.add({"moh.router"}, "learned or none", "query_norm");
-  check(c.moh, c.layers, c.heads, faults);
+  check(c.moh, {.layers = c.layers, .heads = c.heads, .sources = {.condition = true}}, faults);
 }
 
 void require_valid(const DitConfig& config) {

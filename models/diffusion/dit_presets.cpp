@@ -41,7 +41,7 @@ DitConfig routed(DitConfig config, const std::vector<Layers>& parts) {
   }
   config.head_dim = config.head_width();
   config.heads = std::move(heads);
-  config.moh.router = RouterKind::kLearned;
+  config.moh.router = routers::kLearned;
   config.moh.num_shared = std::move(num_shared);
   config.moh.top_k = std::move(top_k);
   return config;

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <string_view>
 #include <vector>
 
 #include "models/forward_context.h"
@@ -53,29 +54,26 @@ struct HeadChoice {
   Tensor statistics = {};              ///< likewise, and these
   bool two_stage = false, refuses = false;
   Tensor pairs = {};  ///< those of the lists as uint8 [B, T, H]; undefined while shared heads are learned
-  /// With HeadRoutingOptions::within_groups the pairs as head_slots(), [B, T, G, k], in place of `lists`;
-  /// else undefined.
+  /// The pairs as head_slots(), [B, T, G, k], of a rule that takes these in place of `lists`; else undefined.
   Tensor slots = {};
+  RoutingKey rule = routings::kHeads;
 
   bool projects_chosen_heads() const { return lists_of_heads.rows.defined(); }
 };
 
-/// The router of one attention layer. Parameters, without biases, present when their width is not 0 (see
-/// router_widths): `wg` [E, D] routed, `wg_0` [2, D] type, `wg_1` [S, D] shared, named as in the released
-/// code. Where the shared heads are learned, wg and wg_1 have a row for each head of the layer, by number,
-/// and SharedMasks its parameters; a training pass is then route_masked_heads, an evaluation the plain
-/// routing with the shared heads of the moment.
+/// The routing of one attention layer: logits of its Router, gates and selection by route_heads, pairs as its
+/// RoutingRule lays them out. Parameters are those of the Router. Where the shared heads are learned,
+/// SharedMasks adds its own; a training pass is then route_masked_heads, an evaluation the plain routing with
+/// the shared heads of the moment.
 class HeadRouter : public Module {
  public:
   /// Throws ValueError for head counts that contradict each other.
   HeadRouter(std::int64_t width, std::int64_t kv_heads, std::int64_t head_dim,
              const HeadRoutingOptions& options, Placement placement);
 
-  /// x [B, T, D] is the layer's input after its norm; q [B, T, H, d] are its queries before the rotary
-  /// embedding, read by kQueryNorm only. Logits and gates are float32. `layer` is the layer's number, for
-  /// `context`. In training, masks of learned shared heads are drawn, and K may be annealed; other passes
-  /// keep top_k heads at any time.
-  HeadChoice operator()(const Variable& x, const Variable& q, const ForwardContext& context = {},
+  /// Logits and gates are float32. `layer` is the layer's number, for `context`. In training, masks of
+  /// learned shared heads are drawn, and K may be annealed; other passes keep top_k heads at any time.
+  HeadChoice operator()(const LayerInput& in, const ForwardContext& context = {},
                         std::int64_t layer = 0) const;
 
   /// With the shared heads of the moment, if they are learned.
@@ -86,30 +84,29 @@ class HeadRouter : public Module {
   bool settled() const { return progress_ >= options_.top_k_anneal_until; }
 
  private:
-  struct Logits {
-    Variable routed, type, shared;  ///< [B T, heads or types]; undefined without a router matrix
-  };
-  /// The heads of each kind where they are learned, and what kernels read of them.
-  struct LearnedHeads {
-    HeadKinds kinds;
-    Tensor order, shared_rows, routed_rows;  ///< head_order(), and the rows of wg_1 and wg
-  };
-  LearnedHeads learned_heads() const;
-  Logits learned_logits(const Variable& x, const LearnedHeads* heads) const;
-  void add_statistics(HeadChoice& choice, const Logits& logits) const;
-  HeadChoice masked_choice(const Variable& x, Generator& draws, const Tensor& balance_load) const;
-  /// For `num_pairs` pairs to compute, whose `lists` serve if each has one head.
-  HeadLists lists_of_heads(const Tensor& to_compute, std::int64_t num_pairs, const HeadLists& lists,
-                           std::int64_t per_token) const;
+  /// The heads of the moment, where they are learned.
+  RouterHeads learned_heads() const;
+  RouterHeads heads_of_pass(bool draws) const;
+  void add_statistics(HeadChoice& choice, const RouterLogits& logits) const;
+  HeadChoice masked_choice(const LayerInput& in, Generator& draws, const Tensor& balance_load) const;
+  /// Numbers of units for N rows, [N, U], as those of the heads of each token, [B, T, H].
+  Variable of_tokens(const Variable& units, const Shape& per_token) const;
+  Tensor of_tokens(const Tensor& units, const Shape& per_token) const;  ///< of uint8
+  /// HeadChoice::lists_of_heads of the pairs to compute.
+  HeadLists lists_of_heads(const HeadChoice& choice, const Tensor& pairs) const;
 
   std::int64_t kv_heads_, head_dim_;
   HeadRoutingOptions options_;
   double progress_ = 0;
   Tensor order_;  ///< head_order(); undefined where the first heads are shared
-  std::unique_ptr<Linear> routed_, type_, shared_;
+  std::unique_ptr<Router> router_;
   std::unique_ptr<SharedMasks> masks_;  // null unless the shared heads are learned
-  std::optional<LearnedHeads> fixed_;   // since they were fixed: a captured step copies nothing from the host
+  std::optional<RouterHeads> fixed_;    // since they were fixed: a captured step copies nothing from the host
 };
+
+/// Throws ValueError, from `where`, for the routing of a layer whose projections are packed: a router that
+/// reads what `sources` lacks, or a rule whose attention takes queries by themselves.
+void require_packed(std::string_view where, const HeadRoutingOptions& options, RouterSources sources);
 
 /// Attention of the heads to compute, each times its gate, zeros for the others; of all heads without a
 /// choice. q [B, T, H, d], k and v [B, T, G, d] to [B, T, H, d].

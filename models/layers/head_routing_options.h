@@ -4,16 +4,11 @@
 #include <vector>
 
 #include "core/dtype.h"
+#include "models/layers/routers.h"
+#include "models/layers/routing_rule.h"
 #include "ops/moh/router_options.h"
 
 namespace moh {
-
-/// How a layer computes its router logits.
-enum class RouterKind {
-  kNone,       ///< no routing: plain multi-head attention
-  kLearned,    ///< linear maps of the layer's input (arXiv 2410.11842)
-  kQueryNorm,  ///< norms of the queries, without parameters (MoH-LLaMA3); gates are 0 or 1 (kBinary)
-};
 
 /// The gate gradients that the straight-through estimator of binary gates uses.
 enum class StraightThrough {
@@ -30,7 +25,7 @@ enum class RouterPrecision {
 
 /// Routing of one layer.
 struct HeadRoutingOptions {
-  RouterKind kind = RouterKind::kNone;
+  RouterKey kind = routers::kNone;
   RouterOptions router;
   StraightThrough straight_through = StraightThrough::kSelected;
   /// The shared heads: router.num_shared of them, or empty for the first ones. HeadRouter derives the
@@ -46,9 +41,9 @@ struct HeadRoutingOptions {
   /// Query heads of a layer that the router keeps or leaves together, in succession: its "heads" are units of
   /// so many. Those of a KV head, where whole groups are routed.
   std::int64_t unit_heads = 1;
-  /// A token computes as many heads of each KV group, so that attention is dense over slots of them
-  /// (ops/moh/gather_heads.h): router.groups is the number of KV heads, and as many heads of each are shared.
-  bool within_groups = false;
+  /// How attention computes the pairs. For kWithinGroups router.groups is the number of KV heads, and as many
+  /// heads of each are shared.
+  RoutingKey rule = routings::kHeads;
 
   std::int64_t query_heads() const { return router.heads * unit_heads; }
 };

@@ -1,6 +1,5 @@
 #include "models/layers/moh_attention.h"
 
-#include "core/error.h"
 #include "models/layers/attention_observer.h"
 #include "ops/attention/attention.h"
 #include "ops/embedding/embedding.h"
@@ -21,10 +20,7 @@ Tensor heads_of(const Tensor& qkv, std::int64_t first, std::int64_t count) {
 }
 
 MohAttentionOptions checked(const MohAttentionOptions& options) {
-  if (options.routing.kind == RouterKind::kQueryNorm)
-    throw ValueError(error_message("moh_attention", "router", "learned or none", "query_norm"));
-  if (options.routing.within_groups)
-    throw ValueError(error_message("moh_attention", "routing", "heads or groups", "within_groups"));
+  require_packed("moh_attention", options.routing, {.condition = true});
   return options;
 }
 
@@ -39,14 +35,15 @@ MohAttention::MohAttention(const MohAttentionOptions& o, Placement placement)
       proj_(o.heads * o.head_dim, o.width, true, placement) {
   add_child("qkv", qkv_);
   add_child("proj", proj_);
-  if (o.routing.kind == RouterKind::kNone) return;
+  if (!o.routing.kind->routes()) return;
   router_.emplace(o.width, kv_heads_, o.head_dim, o.routing, placement);
   add_children_of(*router_);
 }
 
-LayerOutput MohAttention::forward(const Variable& x, const ForwardContext& context) const {
+LayerOutput MohAttention::forward(const Variable& x, const ForwardContext& context,
+                                  const Variable& condition) const {
   std::optional<HeadChoice> choice;
-  if (router_ && !context.all_heads) choice = (*router_)(x, {}, context, layer_);
+  if (router_ && !context.all_heads) choice = (*router_)({.x = x, .condition = condition}, context, layer_);
   const HeadChoice* chosen = choice ? &*choice : nullptr;
   const Variable qkv = to_heads(qkv_, x, head_dim_, chosen);
   const AttentionOptions options{.causal = false};

@@ -14,7 +14,7 @@ struct MohAttentionOptions {
   std::int64_t width = 0;
   std::int64_t heads = 0;
   std::int64_t head_dim = 0;
-  HeadRoutingOptions routing;  ///< kLearned, with router.heads = heads; or kNone for a dense layer
+  HeadRoutingOptions routing;  ///< with router.heads = heads; kind kNone for a dense layer
   std::int64_t layer = 0;      ///< number of the layer in the model, for ForwardContext
   std::int64_t kv_heads = 0;   ///< each shared by a group of heads; 0: as many as heads
 };
@@ -25,11 +25,12 @@ struct MohAttentionOptions {
 /// the released MoH-DiT.
 class MohAttention : public Module {
  public:
-  /// Throws ValueError for RouterKind::kQueryNorm and for within_groups, and as HeadRouter does.
+  /// Throws as require_packed() and HeadRouter do.
   MohAttention(const MohAttentionOptions& options, Placement placement);
 
-  /// x [B, N, D], N tokens, to [B, N, D].
-  LayerOutput forward(const Variable& x, const ForwardContext& context = {}) const;
+  /// x [B, N, D], N tokens, to [B, N, D]. A router that reads it takes the samples' `condition`, [B, D].
+  LayerOutput forward(const Variable& x, const ForwardContext& context = {},
+                      const Variable& condition = {}) const;
 
   /// Null in a dense layer.
   const HeadRouter* router() const { return router_ ? &*router_ : nullptr; }

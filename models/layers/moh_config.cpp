@@ -8,8 +8,6 @@
 #include <utility>
 #include <vector>
 
-#include "models/layers/within_groups_config.h"
-
 namespace moh {
 
 namespace {
@@ -22,11 +20,14 @@ std::int64_t top_k_of(const MohConfig& c, std::int64_t heads, std::int64_t layer
   return std::max<std::int64_t>(std::lround(c.top_k_ratio * static_cast<double>(routed)), 1);
 }
 
-/// Shared heads of a layer that are not listed.
+/// Shared heads of a layer that are not listed: the first ones of each part, ascending.
 std::vector<std::int64_t> first_heads(const MohConfig& c, std::int64_t layer, QueryGroups groups) {
-  const std::int64_t count = c.num_shared.at(layer);
-  const bool within = c.routing == RoutingUnit::kWithinGroups && groups.kv_heads > 0;
-  return first_of_groups(count, within ? groups : QueryGroups{count, 1});
+  const std::int64_t parts = c.routing->parts(groups), each = c.num_shared.at(layer) / parts;
+  std::vector<std::int64_t> heads;
+  for (std::int64_t part = 0; part < parts; ++part) {
+    for (std::int64_t i = 0; i < each; ++i) heads.push_back(part * (groups.heads / parts) + i);
+  }
+  return heads;
 }
 
 constexpr std::string_view kRouter = "moh.router", kNumShared = "moh.num_shared", kTopK = "moh.top_k",
@@ -36,18 +37,15 @@ constexpr std::string_view kRouter = "moh.router", kNumShared = "moh.num_shared"
 /// The configuration to check, and the list of its faults.
 struct Check {
   const MohConfig& moh;
-  std::int64_t layers;
-  const PerLayer& heads_of;
+  const RoutedLayers& of;
   ConfigFaults& faults;
-  std::string_view heads_field;
-  std::int64_t kv_heads;
 
   /// Whether a list has one value per layer. One value for all layers always fits.
   bool has_length(std::string_view field, const PerLayer& counts) const {
     const auto length = static_cast<std::int64_t>(counts.each.size());
-    if (length == 0 || length == layers) return true;
+    if (length == 0 || length == of.layers) return true;
     faults.add({field, kLayers},
-               "one value, or one per layer (" + faults.key(kLayers) + " is " + number_text(layers) + ")",
+               "one value, or one per layer (" + faults.key(kLayers) + " is " + number_text(of.layers) + ")",
                "a list of " + number_text(length));
     return false;
   }
@@ -56,11 +54,11 @@ struct Check {
   bool check_active(std::int64_t layer) const {
     if (moh.active == PerLayer()) return true;
     const std::int64_t active = moh.active.at(layer), shared = moh.num_shared.at(layer),
-                       heads = heads_of.at(layer);
+                       heads = of.heads.at(layer);
     if (active <= heads && (active > shared || (active == shared && shared == heads))) return true;
-    faults.add({kActive, kNumShared, heads_field, kRouter},
+    faults.add({kActive, kNumShared, of.heads_field, kRouter},
                "more than " + faults.key(kNumShared) + " (" + number_text(shared) + "), and at most " +
-                   faults.key(heads_field) + " (" + number_text(heads) + ")",
+                   faults.key(of.heads_field) + " (" + number_text(heads) + ")",
                number_text(active) + " (layer " + number_text(layer) + ")",
                "it counts the shared heads, too");
     return false;
@@ -69,25 +67,27 @@ struct Check {
   /// Checks the head counts of one layer. Returns whether they are valid, so that equal layers
   /// are reported once.
   bool check_layer(std::int64_t layer) const {
-    const std::int64_t shared = moh.num_shared.at(layer), heads = heads_of.at(layer);
+    const std::int64_t shared = moh.num_shared.at(layer), heads = of.heads.at(layer);
     const std::int64_t top_k = top_k_of(moh, heads, layer), candidates = heads - shared;
     const std::string where = " (layer " + number_text(layer) + ")";
     if (shared >= 0 && candidates >= 0 && !check_active(layer)) return false;
     if (shared < 0 || candidates < 0) {
-      faults.add({kNumShared, heads_field, kRouter},
-                 "at most " + faults.key(heads_field) + " (" + number_text(heads) + ")",
+      faults.add({kNumShared, of.heads_field, kRouter},
+                 "at most " + faults.key(of.heads_field) + " (" + number_text(heads) + ")",
                  number_text(shared) + where);
     } else if (top_k < 0 || top_k > candidates) {
-      faults.add({kTopK, kNumShared, heads_field, kRouter},
+      faults.add({kTopK, kNumShared, of.heads_field, kRouter},
                  "at most " + number_text(candidates) + ", the heads that are not shared",
                  number_text(top_k) + where);
     } else if (top_k == 0 && candidates > 0) {
-      faults.add({kTopK, kNumShared, heads_field, kRouter},
+      faults.add({kTopK, kNumShared, of.heads_field, kRouter},
                  "at least 1 of the " + number_text(candidates) + " heads that are not shared", "0" + where,
                  "a head that no token can keep is dead; to have all active, share them all");
-    } else if (moh.router == RouterKind::kQueryNorm && candidates == 1) {
-      faults.add({kNumShared, kRouter, heads_field},
-                 "at least 2 heads that are not shared (query_norm compares their norms)", "1" + where);
+    } else if (candidates == 1 && !moh.router->needs_two.empty()) {
+      faults.add({kNumShared, kRouter, of.heads_field},
+                 "at least 2 heads that are not shared (" + std::string(moh.router->name) + " " +
+                     std::string(moh.router->needs_two) + ")",
+                 "1" + where);
     } else {
       return true;
     }
@@ -112,26 +112,27 @@ struct Check {
     };
     if (!listed.listed()) return;
     const auto length = static_cast<std::int64_t>(listed.each.size());
-    if (length != 0 && length != layers)
-      return refuse("one list, or one per layer (" + faults.key(kLayers) + " is " + number_text(layers) + ")",
-                    number_text(length) + " lists");
-    for (std::int64_t layer = 0; layer < layers; ++layer) {
+    if (length != 0 && length != of.layers)
+      return refuse(
+          "one list, or one per layer (" + faults.key(kLayers) + " is " + number_text(of.layers) + ")",
+          number_text(length) + " lists");
+    for (std::int64_t layer = 0; layer < of.layers; ++layer) {
       const std::vector<std::int64_t>& of_layer = listed.at(layer);
       const std::int64_t shared = moh.num_shared.at(layer);
       const std::string where = " (layer " + number_text(layer) + ")";
       if (static_cast<std::int64_t>(of_layer.size()) != shared)
         return refuse("as many heads as " + faults.key(kNumShared) + " says (" + number_text(shared) + ")",
                       std::to_string(of_layer.size()) + where);
-      const std::string fault = fault_of(of_layer, heads_of.at(layer));
+      const std::string fault = fault_of(of_layer, of.heads.at(layer));
       if (!fault.empty())
-        return refuse("heads from 0 to " + number_text(heads_of.at(layer) - 1) + ", each once",
+        return refuse("heads from 0 to " + number_text(of.heads.at(layer) - 1) + ", each once",
                       fault + where);
     }
   }
 
   void check_dense() const {
     if (moh.num_shared == PerLayer() && moh.top_k == PerLayer() && !moh.shared_heads.listed() &&
-        moh.top_k_ratio == 0 && moh.active == PerLayer() && moh.routing == RoutingUnit::kHeads &&
+        moh.top_k_ratio == 0 && moh.active == PerLayer() && moh.routing == routings::kHeads &&
         moh.learn_shared_until == 0 && moh.top_k_anneal_until == 0)
       return;
     faults.add({kRouter, kNumShared, kTopK},
@@ -147,16 +148,18 @@ struct Check {
     }
   }
 
-  void check_groups() const {
-    if (moh.routing == RoutingUnit::kHeads) return;
-    const bool groups = moh.routing == RoutingUnit::kGroups;
-    if (groups && moh.shared_heads.rule == HeadRule::kLossIncrease)
-      faults.add({kSharedHeads, kRouting}, "first, output_norm, or lists of KV heads with routing: groups",
-                 "loss_increase");
-    if (moh.learn_shared_until > 0)
+  /// Checks that the layers have what the router reads.
+  void check_sources() const {
+    const std::string why = why_unreadable(*moh.router, of.sources);
+    if (!why.empty())
+      faults.add({kRouter}, "one of " + readable_routers(of.sources), std::string(moh.router->name), why);
+  }
+
+  void check_rule() const {
+    if (moh.learn_shared_until > 0 && !moh.routing->learns_shared)
       faults.add({kRouting, "moh.learn_shared_until"}, "heads with " + faults.key("moh.learn_shared_until"),
-                 groups ? "groups" : "within_groups");
-    if (!groups) check_within_groups(moh, layers, heads_of, kv_heads, faults);
+                 std::string(moh.routing->name));
+    moh.routing->check(moh, of, faults);
   }
 
   void check_anneal() const {
@@ -171,13 +174,13 @@ struct Check {
     if (moh.learn_shared_until == 0) return;
     if (!(moh.learn_shared_until > 0 && moh.learn_shared_until <= 1))
       return faults.add({kUntil}, "0, or a share up to 1", number_text(moh.learn_shared_until));
-    if (moh.router != RouterKind::kLearned || moh.gate_scaling != GateScaling::kCode)
+    if (!moh.router->learns_shared || moh.gate_scaling != GateScaling::kCode)
       faults.add({kUntil, kRouter, "moh.gate_scaling"}, "0, or a learned router with the gates of `code`",
                  number_text(moh.learn_shared_until));
     if (moh.shared_heads != HeadSet())
       faults.add({kSharedHeads, kUntil}, "first, as these heads are learned in training", "others");
-    for (std::int64_t layer = 0; layer < layers; ++layer) {
-      const std::int64_t shared = moh.num_shared.at(layer), heads = heads_of.at(layer);
+    for (std::int64_t layer = 0; layer < of.layers; ++layer) {
+      const std::int64_t shared = moh.num_shared.at(layer), heads = of.heads.at(layer);
       if (shared > 0 && shared < heads) continue;
       return faults.add({kNumShared, kUntil},
                         "1 to " + number_text(heads - 1) + " heads of which to learn which",
@@ -186,25 +189,27 @@ struct Check {
   }
 
   void run() const {
-    if (moh.router == RouterKind::kNone) return check_dense();
+    if (!moh.router->routes()) return check_dense();
+    check_sources();
     check_ratio();
     if (!(moh.z_loss_weight >= 0))
       faults.add({"moh.z_loss_weight"}, "0 or more", number_text(moh.z_loss_weight));
-    if (moh.router == RouterKind::kQueryNorm && moh.gate_scaling == GateScaling::kPaper) {
-      faults.add({"moh.gate_scaling", kRouter}, "code with " + faults.key(kRouter) + ": query_norm", "paper",
+    if (moh.router->binary_gates && moh.gate_scaling == GateScaling::kPaper) {
+      faults.add({"moh.gate_scaling", kRouter},
+                 "code with " + faults.key(kRouter) + ": " + std::string(moh.router->name), "paper",
                  "selected heads have weight 1 there; nothing is scaled");
     }
     const bool shared_fits = has_length(kNumShared, moh.num_shared);
     const bool by_active = moh.active != PerLayer();
     const bool top_k_fits = by_active ? has_length(kActive, moh.active) : has_length(kTopK, moh.top_k);
     if (!shared_fits || !top_k_fits) return;
-    const bool same = moh.num_shared.each.empty() && moh.top_k.each.empty() && heads_of.each.empty();
-    const std::int64_t num_different = same ? 1 : layers;
+    const bool same = moh.num_shared.each.empty() && moh.top_k.each.empty() && of.heads.each.empty();
+    const std::int64_t num_different = same ? 1 : of.layers;
     for (std::int64_t layer = 0; layer < num_different; ++layer) {
       if (!check_layer(layer)) return;
     }
     check_shared_heads();
-    check_groups();
+    check_rule();
     check_learned();
     check_anneal();
   }
@@ -214,12 +219,11 @@ struct Check {
 
 HeadRoutingOptions routing_of(const MohConfig& c, std::int64_t heads, std::int64_t layer,
                               std::int64_t kv_heads) {
-  if (c.router == RouterKind::kNone) return {RouterKind::kNone, {heads, heads, 0}};
-  const bool groups = c.routing == RoutingUnit::kGroups && kv_heads > 0;
-  const std::int64_t unit_heads = groups ? heads / kv_heads : 1;
-  heads /= unit_heads;
-  const GateScaling scaling = c.router == RouterKind::kQueryNorm ? GateScaling::kBinary : c.gate_scaling;
-  RouterOptions router{heads, c.num_shared.at(layer), top_k_of(c, heads, layer), scaling, c.two_stage};
+  if (!c.router->routes()) return {c.router, {heads, heads, 0}};
+  const QueryGroups groups{heads, kv_heads};
+  const std::int64_t units = c.routing->units(groups), unit_heads = heads / units;
+  const GateScaling scaling = c.router->binary_gates ? GateScaling::kBinary : c.gate_scaling;
+  RouterOptions router{units, c.num_shared.at(layer), top_k_of(c, units, layer), scaling, c.two_stage};
   router.balance_loss = c.balance_loss;
   HeadRoutingOptions options{c.router,
                              router,
@@ -230,15 +234,16 @@ HeadRoutingOptions routing_of(const MohConfig& c, std::int64_t heads, std::int64
                              c.learn_shared_until,
                              c.top_k_anneal_until,
                              unit_heads};
-  if (c.routing != RoutingUnit::kWithinGroups || kv_heads == 0) return options;
-  options.within_groups = true;
-  options.router.groups = kv_heads;
-  if (!c.shared_heads.listed()) options.shared_heads = first_heads(c, layer, {heads, kv_heads});
+  if (kv_heads == 0) return options;
+  options.rule = c.routing;
+  options.router.groups = c.routing->parts(groups);
+  if (!c.shared_heads.listed() && options.router.groups > 1)
+    options.shared_heads = first_heads(c, layer, groups);
   return options;
 }
 
 MohConfig spelt_out(const MohConfig& config, std::int64_t layers, QueryGroups groups) {
-  if (config.router == RouterKind::kNone) return {};
+  if (!config.router->routes()) return {};
   MohConfig spelt = config;
   spelt.num_shared = spelt.top_k = std::vector<std::int64_t>();
   if (!config.shared_heads.to_be_measured()) spelt.shared_heads = {};
@@ -251,16 +256,15 @@ MohConfig spelt_out(const MohConfig& config, std::int64_t layers, QueryGroups gr
     std::ranges::sort(heads);
     spelt.shared_heads.each.push_back(std::move(heads));
   }
-  if (config.router == RouterKind::kQueryNorm) {
+  if (config.router->binary_gates) {
     spelt.gate_scaling = MohConfig().gate_scaling;
     spelt.two_stage = MohConfig().two_stage;
   }
   return spelt;
 }
 
-void check(const MohConfig& config, std::int64_t layers, const PerLayer& heads, ConfigFaults& faults,
-           std::string_view heads_field, std::int64_t kv_heads) {
-  Check{config, layers, heads, faults, heads_field, kv_heads}.run();
+void check(const MohConfig& config, const RoutedLayers& layers, ConfigFaults& faults) {
+  Check{config, layers, faults}.run();
 }
 
 }  // namespace moh

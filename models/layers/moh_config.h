@@ -16,15 +16,6 @@ enum class RouterInit {
   kZeros,   ///< all routed heads are equally probable, as in MoA (arXiv 2210.05144)
 };
 
-/// The unit that a router keeps or leaves for a token.
-enum class RoutingUnit {
-  kHeads,   ///< query heads
-  kGroups,  ///< KV heads, each with all query heads that share it
-  /// Query heads, as many of each KV group, the query heads that share a KV head (GQE, arXiv 2606.20945).
-  /// Counts stay those of the layer.
-  kWithinGroups,
-};
-
 /// The tokens over which the load-balance loss is defined (docs/load_balance.md).
 enum class BalanceScope {
   kMicroBatch,  ///< those of each micro-batch, as in the released code
@@ -40,11 +31,11 @@ enum class BalanceLayers {
 /// Configuration of Mixture-of-Head attention (arXiv 2410.11842) in all layers of a model of any family: the
 /// section `model.moh` of a run's YAML.
 struct MohConfig {
-  RouterKind router = RouterKind::kNone;
-  RoutingUnit routing = RoutingUnit::kHeads;  ///< what the fields below count as heads
-  PerLayer num_shared;                        ///< heads that are active for every token
-  HeadSet shared_heads;                       ///< which heads these are
-  PerLayer top_k;                             ///< routed heads that each token keeps
+  RouterKey router = routers::kNone;
+  RoutingKey routing = routings::kHeads;  ///< what the fields below count as heads
+  PerLayer num_shared;                    ///< heads that are active for every token
+  HeadSet shared_heads;                   ///< which heads these are
+  PerLayer top_k;                         ///< routed heads that each token keeps
   /// top_k as a share of the routed heads of a layer, rounded, at least 1; 0: top_k says how many.
   double top_k_ratio = 0;
   /// Active heads, the shared ones included, that a user gave in place of top_k. Only while a configuration
@@ -57,7 +48,7 @@ struct MohConfig {
   /// If not 0, training passes keep all routed heads at first, and fewer and fewer until this share of the
   /// training is done, from when on it is top_k (annealed_top_k()).
   double top_k_anneal_until = 0;
-  /// Ignored for kQueryNorm, whose gates are always kBinary.
+  /// Ignored for RouterType::binary_gates.
   GateScaling gate_scaling = GateScaling::kCode;
   bool two_stage = true;
   StraightThrough straight_through = StraightThrough::kSelected;
@@ -72,24 +63,25 @@ struct MohConfig {
   bool operator==(const MohConfig&) const = default;
 };
 
-/// Query heads of a layer, in groups of equal size that share a KV head; none where that is not known.
-struct QueryGroups {
-  std::int64_t heads = 0, kv_heads = 0;
-};
-
 /// Routing of layer number `layer`, which has `heads` heads and `kv_heads` KV heads (0: as many).
 HeadRoutingOptions routing_of(const MohConfig& config, std::int64_t heads, std::int64_t layer,
                               std::int64_t kv_heads = 0);
 
 /// The routing of `layers` layers in one form, of the several that it may be written in: counts and shared
 /// heads (but for those to be measured) listed layer by layer, ascending, and defaults where a value has no
-/// meaning. kWithinGroups needs the groups of a layer.
+/// meaning. within_groups needs the groups of a layer.
 MohConfig spelt_out(const MohConfig& config, std::int64_t layers, QueryGroups groups = {});
 
-/// Reports inconsistent head counts and lists in a model of `layers` layers with these numbers of heads; with
-/// kGroups, of KV heads. `heads_field` is where users set them; `kv_heads`, the field of that name, has the
-/// KV heads of a layer, 0 for a family without it.
-void check(const MohConfig& config, std::int64_t layers, const PerLayer& heads, ConfigFaults& faults,
-           std::string_view heads_field = "heads", std::int64_t kv_heads = 0);
+/// What check() knows of a model's layers, and where users set it.
+struct RoutedLayers {
+  std::int64_t layers = 0;
+  PerLayer heads;  ///< of each layer; with routing: groups, KV heads
+  std::string_view heads_field = "heads";
+  std::int64_t kv_heads = 0;  ///< of a layer, in the field of that name; 0 for a family without it
+  RouterSources sources = {};
+};
+
+/// Reports inconsistent head counts and lists, and a router that reads what the layers do not have.
+void check(const MohConfig& config, const RoutedLayers& layers, ConfigFaults& faults);
 
 }  // namespace moh

@@ -152,9 +152,14 @@ void check(const LlamaConfig& c, ConfigFaults& faults) {
   check_rope_scaling(c, faults);
   if (c.moh.learn_shared_until != 0)
     faults.add({"moh.learn_shared_until"}, "0 for a language model", number_text(c.moh.learn_shared_until));
-  const bool groups = c.moh.routing == RoutingUnit::kGroups;
   const std::int64_t kv_heads = spelt_out(c).kv_heads;
-  check(c.moh, c.layers, groups ? kv_heads : c.heads, faults, groups ? "kv_heads" : "heads", kv_heads);
+  check(c.moh,
+        {.layers = c.layers,
+         .heads = c.moh.routing->units({c.heads, kv_heads}),
+         .heads_field = c.moh.routing->unit_field,
+         .kv_heads = kv_heads,
+         .sources = {.queries = true}},
+        faults);
 }
 
 void require_valid(const LlamaConfig& config) {

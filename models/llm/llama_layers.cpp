@@ -8,10 +8,8 @@
 #include "ops/activation/swiglu.h"
 #include "ops/attention/attention.h"
 #include "ops/attention/decode.h"
-#include "ops/attention/head_lists.h"
 #include "ops/dropout/dropout.h"
 #include "ops/elementwise/add.h"
-#include "ops/moh/gather_heads.h"
 #include "ops/moh/head_projection.h"
 #include "ops/rope/norm_rope.h"
 #include "ops/shape/reshape.h"
@@ -45,7 +43,7 @@ LlamaAttention::LlamaAttention(const LlamaConfig& c, std::int64_t layer, Placeme
     add_child("k_norm", k_norm_.emplace(c.head_dim, c.norm_eps, placement));
   }
   const HeadRoutingOptions routing = routing_of(c, layer);
-  if (routing.kind == RouterKind::kNone) return;
+  if (!routing.kind->routes()) return;
   router_.emplace(c.hidden, c.kv_heads, c.head_dim, routing, placement);
   add_children_of(*router_);
 }
@@ -54,9 +52,9 @@ LlamaAttention::Projections LlamaAttention::project(const Variable& x, const Rop
                                                     const ForwardContext& context) const {
   const auto heads_of = [&](const Variable& y) { return reshape(y, {x.dim(0), x.dim(1), -1, head_dim_}); };
   const bool routed = router_ && !context.all_heads;
-  const bool looks_at_queries = routed && router_->options().kind == RouterKind::kQueryNorm;
+  const bool looks_at_queries = routed && router_->options().kind->reads_queries;
   Projections p;
-  if (routed && !looks_at_queries) p.choice = (*router_)(x, {}, context, layer_);
+  if (routed && !looks_at_queries) p.choice = (*router_)({.x = x}, context, layer_);
   Variable q;
   if (p.choice && p.choice->projects_chosen_heads()) {
     q = project_to_heads(x, q_proj_.weight(), q_proj_.bias(), p.choice->lists_of_heads, head_dim_);
@@ -69,7 +67,7 @@ LlamaAttention::Projections LlamaAttention::project(const Variable& x, const Rop
     p.k = heads_of(qkv[1]);
     p.v = heads_of(qkv[2]);
   }
-  if (looks_at_queries) p.choice = (*router_)(x, q, context, layer_);
+  if (looks_at_queries) p.choice = (*router_)({.x = x, .queries = q}, context, layer_);
   const Tensor starts = context.reset_positions ? context.document_starts : Tensor();
   p.q = rotated(q, q_norm_, table, starts);
   p.k = rotated(p.k, k_norm_, table, starts);
@@ -103,23 +101,19 @@ LayerOutput LlamaAttention::forward(const Variable& x, const RopeTable& table,
   return output;
 }
 
-Tensor LlamaAttention::attend_cache(const Tensor& q, const LayerCache::Keys& keys, const Pairs& pairs) const {
+Tensor LlamaAttention::attend_cache(const Tensor& q, const LayerCache::Keys& keys,
+                                    const HeadChoice* choice) const {
   const AttentionOptions causal{.window = window_};
-  if (!pairs.slots.defined())
-    return attention_decode(q, keys.k, keys.v, keys.count, pairs.gates, pairs.lists, causal);
-  const Tensor of_slots = gather_heads(Variable(q), pairs.slots).value();
-  const Tensor out = attention_decode(of_slots, keys.k, keys.v, keys.count, {}, {}, causal);
-  return scatter_heads(Variable(out), Variable(pairs.gates), pairs.slots).value();
+  if (choice == nullptr) return attention_decode(q, keys.k, keys.v, keys.count, {}, {}, causal);
+  return choice->rule->decode({q, keys.k, keys.v, keys.count}, *choice, causal);
 }
 
 Variable LlamaAttention::decode(const Variable& x, const RopeTable& table, LayerCache& cache) const {
   const NoGrad no_grad;
   const Projections p = project(x, table, {.equal_rows = true});
   const LayerCache::Keys keys = cache.append(p.k.value(), p.v.value());
-  Pairs pairs;
-  if (p.choice) pairs = {p.choice->gates.value(), p.choice->lists, p.choice->slots};
-  const Tensor out = attend_cache(p.q.value(), keys, pairs);
-  return from_heads(o_proj_, Variable(out), p.choice ? &*p.choice : nullptr);
+  const HeadChoice* choice = p.choice ? &*p.choice : nullptr;
+  return from_heads(o_proj_, Variable(attend_cache(p.q.value(), keys, choice)), choice);
 }
 
 Tensor LlamaAttention::decode_piece(const Projections& p, const PieceOfText& piece) const {
@@ -130,16 +124,14 @@ Tensor LlamaAttention::decode_piece(const Projections& p, const PieceOfText& pie
                                  : of_piece.reshape({1, piece.count, of_tokens.dim(2), of_tokens.dim(3)});
   };
   const LayerCache::Keys keys = piece.cache->append(rows(p.k.value()), rows(p.v.value()));
-  Pairs pairs;
-  if (p.choice) {
-    pairs.gates = rows(p.choice->gates.value());
-    if (p.choice->slots.defined()) {
-      pairs.slots = rows(p.choice->slots);
-    } else {
-      pairs.lists = build_head_lists(rows(p.choice->pairs), p.k.dim(2), p.choice->computed_heads);
-    }
-  }
-  return attend_cache(rows(p.q.value()), keys, pairs);
+  if (!p.choice) return attend_cache(rows(p.q.value()), keys, nullptr);
+  HeadChoice of_piece;
+  of_piece.gates = Variable(rows(p.choice->gates.value()));
+  of_piece.pairs = rows(p.choice->pairs);
+  of_piece.computed_heads = p.choice->computed_heads;
+  of_piece.rule = p.choice->rule;
+  of_piece.rule->lay_out(of_piece, p.k.dim(2), router_->options());
+  return attend_cache(rows(p.q.value()), keys, &of_piece);
 }
 
 Variable LlamaAttention::decode_each(const Variable& x, const RopeTable& table,

@@ -49,13 +49,8 @@ class LlamaAttention : public Module {
   };
   Projections project(const Variable& x, const RopeTable& table, const ForwardContext& context) const;
 
-  /// The heads of queries q [B, T, H, d] over cached keys, of `pairs` where there is a router.
-  struct Pairs {
-    Tensor gates;     ///< [B, T, H]
-    HeadLists lists;  ///< undefined with slots
-    Tensor slots;     ///< those of a HeadChoice
-  };
-  Tensor attend_cache(const Tensor& q, const LayerCache::Keys& keys, const Pairs& pairs) const;
+  /// The heads of queries q [B, T, H, d] over cached keys, of `choice` where there is a router.
+  Tensor attend_cache(const Tensor& q, const LayerCache::Keys& keys, const HeadChoice* choice) const;
   /// The heads of a piece of decode_each, [1, count, H, d].
   Tensor decode_piece(const Projections& p, const PieceOfText& piece) const;
 

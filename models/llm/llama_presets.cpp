@@ -48,7 +48,7 @@ LlamaConfig llama3_8b(std::int64_t vocab_size) {
           .rope_theta = 500000.0};
 }
 
-LlamaConfig routed(LlamaConfig config, RouterKind router, std::int64_t num_shared, std::int64_t top_k) {
+LlamaConfig routed(LlamaConfig config, RouterKey router, std::int64_t num_shared, std::int64_t top_k) {
   config.moh.router = router;
   config.moh.num_shared = num_shared;
   config.moh.top_k = top_k;
@@ -61,13 +61,13 @@ std::span<const LlamaPreset> llama_presets() {
   static const std::array<LlamaPreset, 9> presets = {{
       {"llm_s", llm_s(), kPaper},
       {"llm_b", llm_b(), kPaper},
-      {"moh_llm_s_75", routed(llm_s(), RouterKind::kLearned, 3, 6), kProposed},
-      {"moh_llm_s_50", routed(llm_s(), RouterKind::kLearned, 3, 3), kProposed},
-      {"moh_llm_b_75", routed(llm_b(), RouterKind::kLearned, 4, 8), kFigure},
-      {"moh_llm_b_50", routed(llm_b(), RouterKind::kLearned, 4, 4), kProposed},
+      {"moh_llm_s_75", routed(llm_s(), routers::kLearned, 3, 6), kProposed},
+      {"moh_llm_s_50", routed(llm_s(), routers::kLearned, 3, 3), kProposed},
+      {"moh_llm_b_75", routed(llm_b(), routers::kLearned, 4, 8), kFigure},
+      {"moh_llm_b_50", routed(llm_b(), routers::kLearned, 4, 4), kProposed},
       {"llama3_8b", llama3_8b(128256), kLlama3},
       {"llama3_8b_stage1", llama3_8b(160896), kStage1},
-      {"moh_llama3_8b", routed(llama3_8b(160896), RouterKind::kQueryNorm, 16, 8), kMohLlama3},
+      {"moh_llama3_8b", routed(llama3_8b(160896), routers::kQueryNorm, 16, 8), kMohLlama3},
   }};
   return presets;
 }

@@ -18,10 +18,7 @@ constexpr std::int64_t kBiasHidden = 512;
 constexpr double kPooledEps = 1e-5;
 
 TransNextAttentionOptions checked(const TransNextAttentionOptions& o) {
-  if (o.routing.kind == RouterKind::kQueryNorm)
-    throw ValueError(error_message("transnext_attention", "router", "learned or none", "query_norm"));
-  if (o.routing.within_groups)
-    throw ValueError(error_message("transnext_attention", "routing", "heads or groups", "within_groups"));
+  require_packed("transnext_attention", o.routing, {});
   if (o.heads < 1 || o.width % o.heads != 0) {
     throw ValueError(error_message("transnext_attention", "heads",
                                    "a divisor of width (" + std::to_string(o.width) + ")",
@@ -78,7 +75,7 @@ TransNextAttention::TransNextAttention(const TransNextAttentionOptions& o, Place
   add_child("proj", proj_);
   add_child("cpb_fc1", cpb_fc1_);
   add_child("cpb_fc2", cpb_fc2_);
-  if (o.routing.kind == RouterKind::kNone) return;
+  if (!o.routing.kind->routes()) return;
   router_.emplace(o.width, o.heads, o.width / o.heads, o.routing, placement);
   add_children_of(*router_);
 }
@@ -122,7 +119,7 @@ Variable TransNextAttention::heads_of(const Variable& x, const StageGrid& grid,
 LayerOutput TransNextAttention::forward(const Variable& x, const StageGrid& grid,
                                         const ForwardContext& context) const {
   std::optional<HeadChoice> choice;
-  if (router_ && !context.all_heads) choice = (*router_)(x, {}, context, options_.layer);
+  if (router_ && !context.all_heads) choice = (*router_)({.x = x}, context, options_.layer);
   const HeadChoice* chosen = choice ? &*choice : nullptr;
   const Variable heads = scaled_heads(heads_of(x, grid, chosen), context.head_scales_of(options_.layer));
   if (context.observer != nullptr) {

@@ -27,7 +27,7 @@ struct TransNextAttentionOptions {
   bool single_kv_head = false;  ///< all heads share one key and one value head
   std::int64_t window = 3;  ///< side of the square of neighbours; 0: full attention, without pooled tokens
   std::int64_t kept_keys = 100;  ///< percent that each query keeps, those of the largest logits
-  HeadRoutingOptions routing;    ///< kLearned, with router.heads = heads; or kNone for a dense layer
+  HeadRoutingOptions routing;    ///< with router.heads = heads; kind kNone for a dense layer
   std::int64_t layer = 0;        ///< number of the layer in the model, for ForwardContext
 };
 
@@ -38,7 +38,7 @@ struct TransNextAttentionOptions {
 /// position biases; and those of HeadRouter.
 class TransNextAttention : public Module {
  public:
-  /// Throws ValueError for RouterKind::kQueryNorm, and as HeadRouter does.
+  /// Throws as require_packed() and HeadRouter do.
   TransNextAttention(const TransNextAttentionOptions& options, Placement placement);
 
   /// x [B, N, D], the tokens of `grid` row by row, to [B, N, D].

@@ -124,9 +124,8 @@ void check(const TransNextConfig& c, ConfigFaults& faults) {
   if (!check_lists(c, faults)) return;
   check_numbers(c, faults);
   check_heads(c, faults);
-  if (c.moh.router == RouterKind::kQueryNorm) faults.add({"moh.router"}, "learned or none", "query_norm");
   if (!check_moh_lists(c, faults)) return;
-  check(moh_of_blocks(c), num_blocks(c), PerLayer(for_blocks(c.heads, c.depths)), faults);
+  check(moh_of_blocks(c), {num_blocks(c), PerLayer(for_blocks(c.heads, c.depths))}, faults);
 }
 
 void require_valid(const TransNextConfig& config) {

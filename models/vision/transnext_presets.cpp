@@ -41,7 +41,7 @@ TransNextConfig base() {
 /// Shared and kept routed heads of each stage.
 TransNextConfig routed(TransNextConfig config, std::vector<std::int64_t> num_shared,
                        std::vector<std::int64_t> top_k) {
-  config.moh.router = RouterKind::kLearned;
+  config.moh.router = routers::kLearned;
   config.moh.num_shared = std::move(num_shared);
   config.moh.top_k = std::move(top_k);
   return config;

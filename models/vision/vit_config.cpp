@@ -42,8 +42,7 @@ void check(const VitConfig& c, ConfigFaults& faults) {
   if (!(c.norm_eps > 0)) faults.add({"norm_eps"}, "a number above 0", number_text(c.norm_eps));
   if (!(c.drop_path >= 0 && c.drop_path < 1))
     faults.add({"drop_path"}, "0 or more, below 1", number_text(c.drop_path));
-  if (c.moh.router == RouterKind::kQueryNorm) faults.add({"moh.router"}, "learned or none", "query_norm");
-  check(c.moh, c.layers, c.heads, faults);
+  check(c.moh, {c.layers, c.heads}, faults);
 }
 
 void require_valid(const VitConfig& config) {

@@ -19,7 +19,7 @@ using namespace moh::test;
 namespace {
 
 /// A model inside KV groups: of each 4 heads one is shared and 1 of the others is kept.
-std::unique_ptr<Llama> model_within_groups(RouterKind router, Device device) {
+std::unique_ptr<Llama> model_within_groups(RouterKey router, Device device) {
   LlamaConfig c{.vocab_size = 19,
                 .layers = 2,
                 .hidden = 24,
@@ -29,7 +29,7 @@ std::unique_ptr<Llama> model_within_groups(RouterKind router, Device device) {
                 .head_dim = 8,
                 .max_positions = 64,
                 .init_std = 0.3};
-  c.moh = {.router = router, .routing = RoutingUnit::kWithinGroups, .num_shared = 2, .top_k = 2};
+  c.moh = {.router = router, .routing = routings::kWithinGroups, .num_shared = 2, .top_k = 2};
   auto model = std::make_unique<Llama>(c, Placement{DType::kFloat32, device});
   model->initialise(5);
   return model;
@@ -51,7 +51,7 @@ TEST_CASE("sim: inside KV groups a model computes what it does on the CPU, forwa
   const Device gpu = open_gpu();
   const Tensor tokens = empty({2, 40}, DType::kInt64);
   for (std::int64_t i = 0; i < tokens.numel(); ++i) tokens.data<std::int64_t>()[i] = i * i * 7 % 19;
-  for (const RouterKind router : {RouterKind::kLearned, RouterKind::kQueryNorm}) {
+  for (const RouterKey router : {routers::kLearned, routers::kQueryNorm}) {
     const auto here = model_within_groups(router, kCpu), there = model_within_groups(router, gpu);
     for (const auto* model : {here.get(), there.get()}) {
       const Device device = model == here.get() ? kCpu : gpu;

@@ -103,7 +103,7 @@ TEST_CASE("sim: inside KV groups, too, a captured step has the bits of one that 
     RunConfig config = run_with(2, graph);
     LlamaConfig& model = model_of(config);
     model.kv_heads = model.heads / 2;
-    model.moh.routing = RoutingUnit::kWithinGroups;
+    model.moh.routing = routings::kWithinGroups;
     model.moh.num_shared = 0;
     model.moh.top_k = model.kv_heads;
     return config;

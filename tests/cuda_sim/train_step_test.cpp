@@ -16,11 +16,11 @@ using namespace moh::test;
 
 TEST_CASE("sim: a warm training step does not make the host wait") {
   for (const Precision precision : {Precision::kFloat32, Precision::kBFloat16}) {
-    for (const RouterKind router : {RouterKind::kNone, RouterKind::kLearned, RouterKind::kQueryNorm}) {
+    for (const RouterKey router : {routers::kNone, routers::kLearned, routers::kQueryNorm}) {
       RunConfig config = small_run();
       config.precision = precision;
       model_of(config).moh.router = router;
-      if (router == RouterKind::kNone) model_of(config).moh.num_shared = model_of(config).moh.top_k = 0;
+      if (router == routers::kNone) model_of(config).moh.num_shared = model_of(config).moh.top_k = 0;
       const sim::Streams::TimingScope late(sim::Timing::kLate);
       TrainingRun run(config);
       run.step();
@@ -107,7 +107,7 @@ TEST_CASE("sim: a captured step gives the same bits as one that is not") {
     config.precision = Precision::kBFloat16;
     model_of(config).recompute = RecomputeLevel::kLayer;
     check_same_with_graph(config, compute_logits);
-    model_of(config).moh.router = RouterKind::kQueryNorm;
+    model_of(config).moh.router = routers::kQueryNorm;
     model_of(config).recompute = RecomputeLevel::kNone;
     config.train.accumulate = 1;
     check_same_with_graph(config, compute_logits);

@@ -27,7 +27,7 @@ RunConfig small_run(Device device) {
   model.kv_heads = 2;
   model.max_positions = 16;
   model.dropout = 0.1;
-  model.moh.router = RouterKind::kLearned;
+  model.moh.router = routers::kLearned;
   model.moh.num_shared = 1;
   model.moh.top_k = 1;
   language_run(config).data.sequence_length = 16;

@@ -31,7 +31,7 @@ TransNextConfig transnext(bool routed) {
                     .pool_ratios = {4, 1},
                     .pretrain_size = 32};
   if (!routed) return c;
-  c.moh.router = RouterKind::kLearned;
+  c.moh.router = routers::kLearned;
   c.moh.num_shared = PerLayer(1);
   c.moh.top_k = PerLayer(1);
   return c;
@@ -45,7 +45,7 @@ VitConfig vit(bool routed, VitPooling pooling) {
               .hidden = 32,
               .heads = 4,
               .pooling = pooling};
-  if (routed) c.moh = {.router = RouterKind::kLearned, .num_shared = 1, .top_k = 2};
+  if (routed) c.moh = {.router = routers::kLearned, .num_shared = 1, .top_k = 2};
   return c;
 }
 

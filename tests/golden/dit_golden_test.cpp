@@ -46,7 +46,7 @@ DitConfig config_of(const GoldenCase& golden) {
                    .head_dim = c.at("num_heads").is_number() ? 0 : c.value("head_dim", std::int64_t{0}),
                    .mlp_ratio = c.at("mlp_ratio").get<std::int64_t>()};
   if (!c.contains("shared_head")) return config;
-  config.moh.router = RouterKind::kLearned;
+  config.moh.router = routers::kLearned;
   config.moh.num_shared = per_layer(c.at("shared_head"));
   config.moh.top_k = per_layer(c.at("routed_head"));
   return config;
@@ -61,7 +61,7 @@ std::vector<std::size_t> routed_layers(const Dit& model) {
   std::vector<std::size_t> layers;
   const std::vector<HeadRoutingOptions> routing = model.routing();
   for (std::size_t i = 0; i < routing.size(); ++i) {
-    if (routing[i].router.top_k > 0 && routing[i].kind != RouterKind::kNone) layers.push_back(i);
+    if (routing[i].router.top_k > 0 && routing[i].kind != routers::kNone) layers.push_back(i);
   }
   return layers;
 }
@@ -94,7 +94,7 @@ void check_gradients(const GoldenCase& golden, const Dit& model, DitInput input)
   const Variable balance = mean_balance(out);
   const double balance_value = balance.defined() ? balance.value().item() : 0;
   golden.check("out.loss", weighted_sum(out.prediction.value(), w) + kBalanceWeight * balance_value);
-  if (model.config().moh.router != RouterKind::kNone) {
+  if (model.config().moh.router != routers::kNone) {
     check_balances(golden, out);
     golden.check("out.train", out.prediction.value());
     golden.check("out.lb_loss", balance_value);

@@ -10,7 +10,7 @@ namespace moh::test {
 namespace {
 
 LlamaConfig routed(LlamaConfig config, PerLayer num_shared, PerLayer top_k) {
-  config.moh.router = RouterKind::kQueryNorm;
+  config.moh.router = routers::kQueryNorm;
   config.moh.num_shared = std::move(num_shared);
   config.moh.top_k = std::move(top_k);
   config.moh.straight_through = StraightThrough::kNone;

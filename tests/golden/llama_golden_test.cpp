@@ -194,7 +194,7 @@ Tensor padded_output(const GoldenCase& golden, const LlamaConfig& config, const 
       if (mask.select(b).data<std::int64_t>()[t] != 0) keys.push_back(t);
       if (keys.empty()) continue;
       const Tensor top = imposed.defined() ? imposed.slice(b * x.dim(1) + t, b * x.dim(1) + t + 1) : Tensor();
-      const HeadChoice choice = router(tokens_of(x, b, {t}), tokens_of(q, b, {t}),
+      const HeadChoice choice = router({.x = tokens_of(x, b, {t}), .queries = tokens_of(q, b, {t})},
                                        {.forced_top = {&top, imposed.defined() ? 1U : 0U}});
       const Variable heads =
           head_sparse_attention(tokens_of(turned_q, b, {t}), tokens_of(k, b, keys), tokens_of(v, b, keys),

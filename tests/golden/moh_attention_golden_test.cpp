@@ -30,7 +30,7 @@ struct LayerCase {
     return {input().dim(2),
             counts.heads,
             golden.tensor(attention() + ".head_out").dim(3),
-            {RouterKind::kLearned, {counts.heads, counts.shared, counts.top_k}}};
+            {routers::kLearned, {counts.heads, counts.shared, counts.top_k}}};
   }
 };
 
@@ -49,7 +49,7 @@ class SelectedHeadsAttention : public Module {
   }
 
   LayerOutput forward(const Variable& x, const ForwardContext& context) const {
-    HeadChoice choice = router_(x, {}, context);
+    HeadChoice choice = router_({.x = x}, context);
     choice.lists_of_heads = choice.lists;
     const Variable heads = head_sparse_attention_packed(to_heads(qkv_, x, head_dim_, &choice), choice.gates,
                                                         choice.lists, {.causal = false});

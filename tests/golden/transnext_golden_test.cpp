@@ -81,7 +81,7 @@ struct AttentionCase {
     options = {.width = c.at("dim"),
                .heads = counts.heads,
                .window = c.value("window_size", std::int64_t{0}),
-               .routing = {RouterKind::kLearned, {counts.heads, counts.shared, counts.top_k}}};
+               .routing = {routers::kLearned, {counts.heads, counts.shared, counts.top_k}}};
     const GridSize tokens = grid_from(c.at("res"));
     GridSize pooled = tokens;
     if (c.at("aggregated")) {
@@ -177,7 +177,7 @@ TransNextConfig config_of(const GoldenCase& golden) {
                          .window = c.value("window_size", std::int64_t{3}),
                          .fixed_pool_size = side_or_zero(c, "fixed_pool_size"),
                          .pretrain_size = c.value("pretrain_size", c.at("img_size").get<std::int64_t>())};
-  config.moh.router = RouterKind::kLearned;
+  config.moh.router = routers::kLearned;
   config.moh.num_shared = c.at("shared_head").get<std::vector<std::int64_t>>();
   config.moh.top_k = c.at("routed_head").get<std::vector<std::int64_t>>();
   return config;

@@ -37,8 +37,8 @@ LlamaConfig config_of(const Json& file, const Json& golden_case) {
   c.heads = file["heads"];
   c.kv_heads = file["kv_heads"];
   c.head_dim = file["head_dim"];
-  c.moh.router = golden_case["router"] == "learned" ? RouterKind::kLearned : RouterKind::kQueryNorm;
-  c.moh.routing = RoutingUnit::kWithinGroups;
+  c.moh.router = golden_case["router"] == "learned" ? routers::kLearned : routers::kQueryNorm;
+  c.moh.routing = routings::kWithinGroups;
   c.moh.shared_heads.every = file["shared"].get<std::vector<std::int64_t>>();
   c.moh.num_shared = static_cast<std::int64_t>(c.moh.shared_heads.every.size());
   c.moh.top_k = file["top_k"].get<std::int64_t>();

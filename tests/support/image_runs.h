@@ -33,7 +33,7 @@ inline RunConfig small_image_run(ImageArchitecture architecture) {
   transnext.depths = {1, 2};
   transnext.mlp_ratios = {2, 2};
   transnext.pool_ratios = {2, 1};
-  images.model.moh.router = RouterKind::kLearned;
+  images.model.moh.router = routers::kLearned;
   using Counts = std::vector<std::int64_t>;
   const bool stages = architecture == ImageArchitecture::kTransNext;
   images.model.moh.num_shared = stages ? PerLayer(Counts{2, 1}) : PerLayer(1);

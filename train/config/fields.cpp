@@ -104,7 +104,7 @@ bool Bounds::contains(double value) const {
 }
 
 Field& Section::add(std::string_view name, Target target, Bounds bounds, std::string_view doc) {
-  return fields_.emplace_back(Field{name, std::move(target), bounds, doc});
+  return fields_.emplace_back(Field{name, std::move(target), bounds, std::string(doc)});
 }
 
 FieldProperties& Section::properties_of(std::string_view name) {

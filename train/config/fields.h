@@ -11,6 +11,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -18,6 +19,7 @@
 #include "core/device.h"
 #include "models/layers/head_set.h"
 #include "models/layers/per_layer.h"
+#include "models/layers/registry.h"
 #include "train/config/data_source.h"
 #include "train/config/field_properties.h"
 
@@ -93,7 +95,7 @@ struct Choice {
 /// names_of(E)`, found by argument-dependent lookup, and for aliases `std::span<const NameAlias>
 /// aliases_of(E)`.
 template <class E>
-Choice choice_of(E& value) {
+requires std::is_enum_v<E> Choice choice_of(E& value) {
   const std::span<const std::string_view> names = names_of(E{});
   Choice choice{.names = {names.begin(), names.end()},
                 .get = [&value, names] { return std::string(names[static_cast<std::size_t>(value)]); },
@@ -107,6 +109,15 @@ inline Choice choice_of(std::string& value, std::vector<std::string> names) {
   return {.names = names,
           .get = [&value] { return value; },
           .set = [&value, names = std::move(names)](std::size_t i) { value = names[i]; }};
+}
+
+/// A member that refers to a registered type, by name.
+template <class T>
+Choice choice_of(Registered<T>& value) {
+  Choice choice{.get = [&value] { return std::string(value->name); },
+                .set = [&value](std::size_t i) { value = Registered<T>(*T::registry().all()[i]); }};
+  for (const T* type : T::registry().all()) choice.names.emplace_back(type->name);
+  return choice;
 }
 
 class Section;
@@ -129,8 +140,8 @@ using Target =
 struct Field {
   std::string_view name;
   Target target;
-  Bounds bounds;         ///< of the number, or of each number of a list
-  std::string_view doc;  ///< one sentence, or two
+  Bounds bounds;    ///< of the number, or of each number of a list
+  std::string doc;  ///< one sentence, or two
   /// Values of a path that are words and not paths.
   std::span<const std::string_view> words = {};
   FieldProperties properties = {};  ///< as declared; KeyedField has those of its sections, too
@@ -153,7 +164,7 @@ class Section {
   }
   template <class T>
   FieldProperties& field(std::string_view name, T& value, std::string_view doc) {
-    if constexpr (std::is_enum_v<T>) {
+    if constexpr (requires { choice_of(value); }) {
       return field(name, choice_of(value), doc);
     } else {
       return field(name, value, Bounds(), doc);

@@ -30,7 +30,7 @@ DitConfig small_model(bool routed = true) {
               .heads = std::vector<std::int64_t>{2, 4, 6},
               .head_dim = 4};
   if (routed) {
-    c.moh = {.router = RouterKind::kLearned,
+    c.moh = {.router = routers::kLearned,
              .num_shared = std::vector<std::int64_t>{2, 1, 2},
              .top_k = std::vector<std::int64_t>{0, 2, 1}};
   }

@@ -37,7 +37,7 @@ std::vector<std::string> names_of(const Module& module) {
 TEST_CASE("models: a router has the maps that its head counts call for") {
   using Names = std::vector<std::string>;
   const auto names = [](std::int64_t heads, std::int64_t shared, std::int64_t top_k) {
-    return names_of(HeadRouter(8, heads, 4, {RouterKind::kLearned, {heads, shared, top_k}}, DType::kFloat32));
+    return names_of(HeadRouter(8, heads, 4, {routers::kLearned, {heads, shared, top_k}}, DType::kFloat32));
   };
   CHECK(names(6, 3, 2) == Names{"wg.weight", "wg_0.weight", "wg_1.weight"});
   CHECK(names(6, 1, 2) == Names{"wg.weight", "wg_0.weight"});
@@ -47,9 +47,9 @@ TEST_CASE("models: a router has the maps that its head counts call for") {
 }
 
 TEST_CASE("models: the lists hold exactly the selected pairs") {
-  HeadRouter router(8, 2, 4, {RouterKind::kLearned, {6, 1, 2}}, DType::kFloat32);
+  HeadRouter router(8, 2, 4, {routers::kLearned, {6, 1, 2}}, DType::kFloat32);
   fill_parameters(router);
-  const HeadChoice choice = router(some_input({2, 5, 8}), {});
+  const HeadChoice choice = router({.x = some_input({2, 5, 8})});
   CHECK(choice.lists.num_rows() == 2 * 5 * 3);
   CHECK(choice.gates.shape() == Shape{2, 5, 6});
 }
@@ -68,10 +68,10 @@ TEST_CASE(
       attention(some_input(shape, 3), k, v, everywhere).value();  // of every head, without gates
   for (const StraightThrough mode :
        {StraightThrough::kSelected, StraightThrough::kAll, StraightThrough::kNone}) {
-    HeadRouter router(8, kHeads, kDim, {RouterKind::kQueryNorm, {kHeads, kShared, 2}, mode}, DType::kFloat32);
+    HeadRouter router(8, kHeads, kDim, {routers::kQueryNorm, {kHeads, kShared, 2}, mode}, DType::kFloat32);
     CHECK(names_of(router).empty());
     const Variable q = some_input(shape, 3), routers_q = some_input(shape, 3);
-    const HeadChoice choice = router(x, routers_q);
+    const HeadChoice choice = router({.x = x, .queries = routers_q});
     CHECK(choice.lists.num_rows() == (mode == StraightThrough::kAll ? kTokens * kHeads : kTokens * 4));
     CHECK(choice.routing.balance.defined());
     head_sparse_attention(q, k, v, choice.gates, choice.lists, everywhere).backward(dy);
@@ -114,7 +114,7 @@ TEST_CASE(
 }
 
 TEST_CASE("models: bfloat16 attention with a forced choice stays near float32") {
-  const MohAttentionOptions options{32, 4, 8, {RouterKind::kLearned, {4, 1, 2}}};
+  const MohAttentionOptions options{32, 4, 8, {routers::kLearned, {4, 1, 2}}};
   MohAttention wide(options, DType::kFloat32), narrow(options, DType::kBFloat16);
   fill_parameters(wide);
   fill_parameters(narrow);
@@ -128,7 +128,7 @@ TEST_CASE("models: bfloat16 attention with a forced choice stays near float32") 
         if (source.name == p.name) p.variable.value().copy_from(source.variable.value());
       }
     }
-    return probe(x, {}).routing.top;
+    return probe({.x = x}).routing.top;
   }();
   const Tensor a = wide.forward(x, {.forced_top = {&top, 1}}).y.value();
   const Tensor b = narrow.forward(Variable(x.value().to(DType::kBFloat16)), {.forced_top = {&top, 1}})
@@ -145,7 +145,7 @@ TEST_CASE("models: projecting the chosen heads alone gives what projecting all o
   // Large enough for head_projection_pays, and two routed heads per token: with one the gates give its logits
   // no gradient but rounding, which agrees with nothing.
   const std::int64_t width = 48, heads = 6, d = 32;
-  const MohAttentionOptions options{width, heads, d, {RouterKind::kLearned, {heads, 1, 2}}};
+  const MohAttentionOptions options{width, heads, d, {routers::kLearned, {heads, 1, 2}}};
   const MohAttention layer(options, DType::kFloat32);
   fill_parameters(layer);
   std::vector<Variable> same;  // qkv.weight, qkv.bias, proj.weight, proj.bias, then the router's

@@ -26,7 +26,7 @@ namespace {
 constexpr std::int64_t kBatch = 2, kTokens = 5, kWidth = 6, kHeads = 4, kTopK = 2, kHeadDim = 3;
 
 MohConfig moa() {
-  return {.router = RouterKind::kLearned,
+  return {.router = routers::kLearned,
           .num_shared = 0,
           .top_k = kTopK,
           .gate_scaling = GateScaling::kPaper,

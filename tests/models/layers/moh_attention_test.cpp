@@ -20,10 +20,10 @@ namespace {
 
 constexpr std::int64_t kBatch = 2, kTokens = 5, kWidth = 12, kHeads = 6, kHeadDim = 4;
 
-std::unique_ptr<MohAttention> make_layer(RouterKind router, std::int64_t number = 0,
+std::unique_ptr<MohAttention> make_layer(RouterKey router, std::int64_t number = 0,
                                          DType dtype = DType::kFloat64) {
-  HeadRoutingOptions routing{RouterKind::kNone, {kHeads, kHeads, 0}};
-  if (router != RouterKind::kNone) routing = {router, {kHeads, 2, 2}};
+  HeadRoutingOptions routing{routers::kNone, {kHeads, kHeads, 0}};
+  if (router != routers::kNone) routing = {router, {kHeads, 2, 2}};
   auto layer = std::make_unique<MohAttention>(
       MohAttentionOptions{
           .width = kWidth, .heads = kHeads, .head_dim = kHeadDim, .routing = routing, .layer = number},
@@ -116,7 +116,7 @@ void plain_attention(const AttentionTrace& trace, std::int64_t row, std::int64_t
 }  // namespace
 
 TEST_CASE("moh_attention: with all heads active, a MoH layer is the dense layer") {
-  const auto dense = make_layer(RouterKind::kNone), routed = make_layer(RouterKind::kLearned);
+  const auto dense = make_layer(routers::kNone), routed = make_layer(routers::kLearned);
   CHECK(dense->router() == nullptr);
   const Variable x = some_input();
   const LayerOutput expected = dense->forward(x), found = routed->forward(x, {.all_heads = true});
@@ -128,7 +128,7 @@ TEST_CASE("moh_attention: with all heads active, a MoH layer is the dense layer"
 }
 
 TEST_CASE("moh_attention: an observer sees what the layer computes, and changes no bit") {
-  for (const RouterKind router : {RouterKind::kNone, RouterKind::kLearned}) {
+  for (const RouterKey router : {routers::kNone, routers::kLearned}) {
     const auto layer = make_layer(router, 3);
     const Variable x = some_input();
     Keeper keeper;
@@ -138,7 +138,7 @@ TEST_CASE("moh_attention: an observer sees what the layer computes, and changes 
     const AttentionTrace& trace = keeper.trace;
     CHECK(trace.layer == 3);
     CHECK_FALSE(trace.causal);
-    CHECK(keeper.routed == (router != RouterKind::kNone));
+    CHECK(keeper.routed == (router != routers::kNone));
     CHECK(same(trace.x, x.value()));
     CHECK(same(trace.output, parameter(*layer, "proj.weight")));
     check_part(trace.q, x.value(), *layer, 0, keeper.selected);
@@ -156,7 +156,7 @@ TEST_CASE("moh_attention: an observer sees what the layer computes, and changes 
 
 TEST_CASE("moh_attention: an observer sees queries, keys and values of every floating dtype") {
   for (const DType dtype : {DType::kFloat32, DType::kBFloat16}) {
-    const auto layer = make_layer(RouterKind::kNone, 0, dtype);
+    const auto layer = make_layer(routers::kNone, 0, dtype);
     Keeper keeper;
     layer->forward(some_input(dtype), {.observer = &keeper});
     CHECK(keeper.trace.q.dtype() == dtype);
@@ -169,7 +169,7 @@ TEST_CASE("moh_attention: an observer sees queries, keys and values of every flo
 }
 
 TEST_CASE("moh_attention: head scales multiply the outputs of the heads") {
-  for (const RouterKind router : {RouterKind::kNone, RouterKind::kLearned}) {
+  for (const RouterKey router : {routers::kNone, routers::kLearned}) {
     const auto layer = make_layer(router, 1);
     const Variable x = some_input();
     const auto scaled = [&](const std::vector<double>& values) {
@@ -194,7 +194,7 @@ TEST_CASE("moh_attention: head scales multiply the outputs of the heads") {
 }
 
 TEST_CASE("moh_attention: head scales have gradients") {
-  for (const RouterKind router : {RouterKind::kNone, RouterKind::kLearned}) {
+  for (const RouterKey router : {routers::kNone, routers::kLearned}) {
     const auto layer = make_layer(router);
     const Variable x = some_input();
     const auto loss_of = [&](const Variable& scales) {
@@ -224,7 +224,7 @@ TEST_CASE("moh_attention: head scales have gradients") {
 }
 
 TEST_CASE("moh_attention: selections can be imposed") {
-  const auto layer = make_layer(RouterKind::kLearned, 1);
+  const auto layer = make_layer(routers::kLearned, 1);
   const Tensor top = empty({kBatch * kTokens, 2}, DType::kInt32);
   for (std::int64_t i = 0; i < top.numel(); ++i) top.data<std::int32_t>()[i] = i % 2 == 0 ? 3 : 1;
   const std::vector<Tensor> forced = {{}, top};
@@ -238,6 +238,8 @@ TEST_CASE("moh_attention: selections can be imposed") {
 }
 
 TEST_CASE("moh_attention: routers that look at queries are refused") {
-  CHECK_THROWS_WITH(make_layer(RouterKind::kQueryNorm),
-                    "moh_attention: router: expected learned or none, found query_norm");
+  CHECK_THROWS_WITH(
+      make_layer(routers::kQueryNorm),
+      "moh_attention: router: expected one of none, learned, found query_norm; query_norm reads "
+      "the queries, which these models project after the routing");
 }

@@ -28,7 +28,7 @@ namespace {
 constexpr std::int64_t kHeads = 4, kWidth = 8;
 
 MohConfig learned(double until = 0.5) {
-  return {.router = RouterKind::kLearned, .num_shared = 2, .top_k_ratio = 0.5, .learn_shared_until = until};
+  return {.router = routers::kLearned, .num_shared = 2, .top_k_ratio = 0.5, .learn_shared_until = until};
 }
 
 std::unique_ptr<MohAttention> make_layer(const MohConfig& moh, DType dtype = DType::kFloat64) {
@@ -259,7 +259,7 @@ TEST_CASE("shared masks: configurations that contradict them are refused") {
 }
 
 TEST_CASE("moh: top_k as a ratio of the routed heads") {
-  const MohConfig moh{.router = RouterKind::kLearned, .num_shared = 4, .top_k_ratio = 0.25};
+  const MohConfig moh{.router = routers::kLearned, .num_shared = 4, .top_k_ratio = 0.25};
   CHECK(routing_of(moh, 12, 0).router.top_k == 2);
   CHECK(routing_of(moh, 14, 0).router.top_k == 3);  // 2.5 is rounded up
   CHECK(routing_of(moh, 5, 0).router.top_k == 1);

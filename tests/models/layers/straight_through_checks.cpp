@@ -206,7 +206,7 @@ LlamaConfig layer_config(StraightThrough mode) {
   config.heads = kHeads;
   config.kv_heads = kKvHeads;
   config.head_dim = kDim;
-  config.moh.router = RouterKind::kQueryNorm;
+  config.moh.router = routers::kQueryNorm;
   config.moh.num_shared = kShared;
   config.moh.top_k = kTopK;
   config.moh.shared_heads.every.assign(kSharedHeads.begin(), kSharedHeads.end());

@@ -40,7 +40,7 @@ class Keeper : public AttentionObserver {
 }  // namespace
 
 TEST_CASE("models: an observer sees each attention layer once, in order, and changes no bit") {
-  for (const RouterKind router : {RouterKind::kNone, RouterKind::kLearned}) {
+  for (const RouterKey router : {routers::kNone, routers::kLearned}) {
     LlamaConfig config = test::tiny_llama(router);
     config.layers = 3;
     Llama model(config, DType::kFloat32);
@@ -54,7 +54,7 @@ TEST_CASE("models: an observer sees each attention layer once, in order, and cha
     CHECK(keeper.layers == std::vector<std::int64_t>{0, 1, 2});
     for (std::size_t i = 0; i < 3; ++i) {
       CHECK(keeper.shapes[i] == Shape{2, 7, 4, 4});
-      CHECK(keeper.routed[i] == (router != RouterKind::kNone));
+      CHECK(keeper.routed[i] == (router != routers::kNone));
     }
     CHECK(keeper.largest_unselected == 0.0F);
   }

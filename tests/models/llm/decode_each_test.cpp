@@ -76,7 +76,7 @@ std::vector<float> alone(const Llama& model, std::int64_t text, std::int64_t ste
 
 std::vector<LlamaConfig> kinds_of_models() {
   std::vector<LlamaConfig> kinds;
-  for (const RouterKind router : {RouterKind::kNone, RouterKind::kLearned, RouterKind::kQueryNorm})
+  for (const RouterKey router : {routers::kNone, routers::kLearned, routers::kQueryNorm})
     kinds.push_back(test::tiny_llama(router));
   kinds.push_back(test::tiny_llama());
   kinds.back().sliding_window = 6;
@@ -85,11 +85,11 @@ std::vector<LlamaConfig> kinds_of_models() {
   kinds.push_back(test::tiny_llama());
   kinds.back().rope_scaling = {.kind = RopeScalingKind::kDynamic, .factor = 2, .original_positions = 8};
   kinds.push_back(test::tiny_llama());
-  kinds.back().moh.routing = RoutingUnit::kGroups;
+  kinds.back().moh.routing = routings::kGroups;
   kinds.back().moh.num_shared = 0;
   kinds.back().moh.top_k = 1;
   kinds.push_back(test::tiny_llama());
-  kinds.back().moh.routing = RoutingUnit::kWithinGroups;
+  kinds.back().moh.routing = routings::kWithinGroups;
   kinds.back().moh.num_shared = 0;
   kinds.back().moh.top_k = kinds.back().kv_heads;
   return kinds;

@@ -17,7 +17,7 @@ namespace {
 
 constexpr std::int64_t kLengths[] = {5, 9, 6}, kTokens = 20, kVocab = 19;
 
-LlamaConfig tiny(RouterKind router) {
+LlamaConfig tiny(RouterKey router) {
   LlamaConfig c = test::tiny_llama(router);
   c.max_positions = kTokens;
   return c;
@@ -71,12 +71,12 @@ bool same_bits(const std::vector<Tensor>& a, const std::vector<Tensor>& b) {
 }  // namespace
 
 TEST_CASE("models: under the mask of documents no token changes logits or gradients of another document") {
-  for (const RouterKind router : {RouterKind::kNone, RouterKind::kLearned, RouterKind::kQueryNorm}) {
+  for (const RouterKey router : {routers::kNone, routers::kLearned, routers::kQueryNorm}) {
     for (const DType dtype : {DType::kFloat32, DType::kBFloat16}) {
       Llama model(tiny(router), Placement{dtype});
       model.initialise(1);
       for (const bool reset : {false, true}) {
-        INFO("router " << static_cast<int>(router) << ", " << dtype_name(dtype) << ", reset " << reset);
+        INFO("router " << router << ", " << dtype_name(dtype) << ", reset " << reset);
         CHECK(same_bits(run(model, tokens_with(0), true, reset), run(model, tokens_with(1), true, reset)));
         CHECK(!same_bits(run(model, tokens_with(0), false, reset), run(model, tokens_with(1), false, reset)));
       }
@@ -85,7 +85,7 @@ TEST_CASE("models: under the mask of documents no token changes logits or gradie
 }
 
 TEST_CASE("models: a document in a packed sequence has the logits that it has alone") {
-  Llama model(tiny(RouterKind::kLearned), Placement{DType::kFloat64});
+  Llama model(tiny(routers::kLearned), Placement{DType::kFloat64});
   model.initialise(1);
   const Tensor packed = tokens_with(1), alone = empty({1, kLengths[1]}, DType::kInt64);
   std::copy_n(packed.data<std::int64_t>() + kLengths[0], kLengths[1], alone.data<std::int64_t>());
@@ -100,7 +100,7 @@ TEST_CASE("models: a document in a packed sequence has the logits that it has al
 }
 
 TEST_CASE("models: packed documents have the same bits with one thread and with two") {
-  Llama model(tiny(RouterKind::kLearned), Placement{DType::kFloat32});
+  Llama model(tiny(routers::kLearned), Placement{DType::kFloat32});
   model.initialise(1);
   const int threads = num_threads();
   set_num_threads(1);

@@ -16,7 +16,7 @@ using namespace moh::test;
 namespace {
 
 /// 8 heads that share 4 KV heads, of which 1 is shared and 2 of the others are kept.
-LlamaConfig grouped(RouterKind router, RoutingUnit routing = RoutingUnit::kGroups) {
+LlamaConfig grouped(RouterKey router, RoutingKey routing = routings::kGroups) {
   LlamaConfig c{.vocab_size = 19,
                 .layers = 2,
                 .hidden = 16,
@@ -68,7 +68,7 @@ double balance_of_groups(const Routing& routing, const Tensor& gates) {
 
 TEST_CASE(
     "models: with groups routed, the heads of a KV head have one gate, and its list every token or none") {
-  for (const RouterKind router : {RouterKind::kLearned, RouterKind::kQueryNorm}) {
+  for (const RouterKey router : {routers::kLearned, routers::kQueryNorm}) {
     const auto model = made(grouped(router));
     Gates seen;
     const NoGrad no_grad;
@@ -96,8 +96,8 @@ TEST_CASE(
 }
 
 TEST_CASE("models: where every head has its own KV head, groups are heads") {
-  for (const RouterKind router : {RouterKind::kLearned, RouterKind::kQueryNorm}) {
-    LlamaConfig by_group = grouped(router), by_head = grouped(router, RoutingUnit::kHeads);
+  for (const RouterKey router : {routers::kLearned, routers::kQueryNorm}) {
+    LlamaConfig by_group = grouped(router), by_head = grouped(router, routings::kHeads);
     by_group.kv_heads = by_head.kv_heads = 8;
     const auto a = made(by_group), b = made(by_head);
     const NoGrad no_grad;
@@ -107,7 +107,7 @@ TEST_CASE("models: where every head has its own KV head, groups are heads") {
 }
 
 TEST_CASE("models: all groups kept with gates 1 are the dense model") {
-  LlamaConfig config = grouped(RouterKind::kQueryNorm);
+  LlamaConfig config = grouped(routers::kQueryNorm);
   config.moh.top_k = 3;
   const auto model = made(config);
   const NoGrad no_grad;
@@ -117,7 +117,7 @@ TEST_CASE("models: all groups kept with gates 1 are the dense model") {
 }
 
 TEST_CASE("models: routed groups decode what the forward pass computes") {
-  for (const RouterKind router : {RouterKind::kLearned, RouterKind::kQueryNorm}) {
+  for (const RouterKey router : {routers::kLearned, routers::kQueryNorm}) {
     const auto model = made(grouped(router));
     const NoGrad no_grad;
     const Tensor tokens = some_tokens(1, 10), whole = model->forward(tokens).logits.value();
@@ -132,7 +132,7 @@ TEST_CASE("models: routed groups decode what the forward pass computes") {
 
 TEST_CASE("models: routers of groups learn, with estimators over selected and over all groups") {
   for (const StraightThrough estimator : {StraightThrough::kSelected, StraightThrough::kAll}) {
-    LlamaConfig config = grouped(RouterKind::kQueryNorm);
+    LlamaConfig config = grouped(routers::kQueryNorm);
     config.moh.straight_through = estimator;
     const auto model = made(config);
     const Tensor tokens = some_tokens(2, 8);
@@ -142,7 +142,7 @@ TEST_CASE("models: routers of groups learn, with estimators over selected and ov
     cross_entropy(output.logits, tokens).backward();
     for (const NamedParameter& p : model->parameters()) CHECK(p.variable.grad().defined());
   }
-  const auto learned = made(grouped(RouterKind::kLearned));
+  const auto learned = made(grouped(routers::kLearned));
   const Tensor tokens = some_tokens(2, 8);
   cross_entropy(learned->forward(tokens, {.training = true}).logits, tokens).backward();
   for (const NamedParameter& p : learned->parameters()) {
@@ -153,7 +153,7 @@ TEST_CASE("models: routers of groups learn, with estimators over selected and ov
 }
 
 TEST_CASE("models: the load-balance loss of routed groups is over groups") {
-  for (const RouterKind router : {RouterKind::kLearned, RouterKind::kQueryNorm}) {
+  for (const RouterKey router : {routers::kLearned, routers::kQueryNorm}) {
     for (const auto& [form, factor] :
          {std::pair{BalanceLoss::kCode, 3.0}, {BalanceLoss::kPaper, 1.0}, {BalanceLoss::kShares, 1.5}}) {
       LlamaConfig config = grouped(router);
@@ -184,34 +184,34 @@ TEST_CASE("models: the load-balance loss of routed groups is over groups") {
 }
 
 TEST_CASE("models: head counts of groups are counts of KV heads") {
-  LlamaConfig config = grouped(RouterKind::kLearned);
+  LlamaConfig config = grouped(routers::kLearned);
   config.moh.top_k = 4;
   CHECK_THROWS_WITH(require_valid(config),
                     "llama: moh.top_k: expected at most 3, the heads that are not shared, found 4 (layer 0)");
-  config = grouped(RouterKind::kLearned);
+  config = grouped(routers::kLearned);
   config.moh.num_shared = 5;
   CHECK_THROWS_WITH(require_valid(config), Catch::Contains("at most kv_heads (4)"));
-  config = grouped(RouterKind::kLearned);
+  config = grouped(routers::kLearned);
   config.moh.shared_heads.every = {4};
   CHECK_THROWS_WITH(require_valid(config), Catch::Contains("heads from 0 to 3"));
 }
 
 TEST_CASE("models: K is annealed in training passes alone, and the same in recomputed ones") {
-  HeadRoutingOptions options{RouterKind::kLearned, {8, 2, 2}};
+  HeadRoutingOptions options{routers::kLearned, {8, 2, 2}};
   CHECK(annealed_top_k(options, 0) == 2);
   options.top_k_anneal_until = 0.5;
   std::vector<std::int64_t> of_steps;
   for (int step = 0; step < 20; ++step) of_steps.push_back(annealed_top_k(options, step / 16.0));
   CHECK(of_steps == std::vector<std::int64_t>{6, 6, 5, 5, 4, 4, 3, 3, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2});
 
-  for (const RoutingUnit routing : {RoutingUnit::kHeads, RoutingUnit::kGroups}) {
-    LlamaConfig config = grouped(RouterKind::kLearned, routing);
+  for (const RoutingKey routing : {routings::kHeads, routings::kGroups}) {
+    LlamaConfig config = grouped(routers::kLearned, routing);
     config.moh.top_k_anneal_until = 0.5;
     config.moh.top_k = 1;
     const auto model = made(config);
     const Tensor tokens = some_tokens(1, 8);
     CHECK_FALSE(is_settled(*model));
-    const std::int64_t units = routing == RoutingUnit::kGroups ? 4 : 8, each = 8 / units;
+    const std::int64_t units = routing == routings::kGroups ? 4 : 8, each = 8 / units;
     const auto computed = [&](bool training) {
       const NoGrad no_grad;
       return model->forward(tokens, {.training = training}).routing[1].computed_heads;

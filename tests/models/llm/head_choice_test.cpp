@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::int64_t kHeads = 6, kWidth = 4, kHidden = 16;
 
-LlamaConfig small_config(RouterKind router = RouterKind::kNone) {
+LlamaConfig small_config(RouterKey router = routers::kNone) {
   LlamaConfig c{.vocab_size = 11,
                 .layers = 2,
                 .hidden = kHidden,
@@ -24,7 +24,7 @@ LlamaConfig small_config(RouterKind router = RouterKind::kNone) {
                 .max_positions = 16,
                 .init_std = 0.3};
   c.moh.router = router;
-  if (router != RouterKind::kNone) {
+  if (router != routers::kNone) {
     c.moh.num_shared = 2;
     c.moh.top_k = 2;
   }
@@ -63,7 +63,7 @@ Variable scales_of(const std::vector<double>& values) {
 }  // namespace
 
 TEST_CASE("llama: shared heads that are listed are the same as moving the weights of the heads") {
-  for (const RouterKind router : {RouterKind::kLearned, RouterKind::kQueryNorm}) {
+  for (const RouterKey router : {routers::kLearned, routers::kQueryNorm}) {
     const Heads order = {1, 4, 0, 2, 3, 5};
     const auto first = make_model(small_config(router));
     LlamaConfig config = small_config(router);
@@ -84,7 +84,7 @@ TEST_CASE("llama: shared heads that are listed are the same as moving the weight
 }
 
 TEST_CASE("llama: lists of shared heads are checked") {
-  LlamaConfig config = small_config(RouterKind::kLearned);
+  LlamaConfig config = small_config(routers::kLearned);
   config.moh.shared_heads.each = {{0, 1}, {2}};
   CHECK_THROWS_WITH(
       require_valid(config),
@@ -99,7 +99,7 @@ TEST_CASE("llama: lists of shared heads are checked") {
 }
 
 TEST_CASE("llama: with all heads on, a MoH model is the dense model") {
-  for (const RouterKind router : {RouterKind::kLearned, RouterKind::kQueryNorm}) {
+  for (const RouterKey router : {routers::kLearned, routers::kQueryNorm}) {
     for (const bool recompute : {false, true}) {
       const auto dense = make_model(small_config());
       LlamaConfig config = small_config(router);
@@ -117,7 +117,7 @@ TEST_CASE("llama: with all heads on, a MoH model is the dense model") {
 
 TEST_CASE("llama: recomputing changes no bit where projections of selected heads are taken") {
   for (const StraightThrough mode : {StraightThrough::kSelected, StraightThrough::kAll}) {
-    LlamaConfig config = small_config(RouterKind::kQueryNorm);
+    LlamaConfig config = small_config(routers::kQueryNorm);
     config.heads = config.kv_heads = 4;
     config.head_dim = 32;  // half of the heads of 160 tokens: head_projection_pays
     config.max_positions = 80;

@@ -15,7 +15,7 @@ namespace {
 constexpr std::int64_t kVocab = 11;
 
 /// With everything at once.
-LlamaConfig kin(RouterKind router) {
+LlamaConfig kin(RouterKey router) {
   LlamaConfig c{.vocab_size = kVocab,
                 .layers = 2,
                 .hidden = 16,
@@ -30,7 +30,7 @@ LlamaConfig kin(RouterKind router) {
                 .qk_norm = true,
                 .init_std = 0.3};
   c.rope_scaling = {.kind = RopeScalingKind::kYarn, .factor = 4, .original_positions = 8, .beta_fast = 2};
-  if (router != RouterKind::kNone) c.moh = {.router = router, .num_shared = 1, .top_k = 2};
+  if (router != routers::kNone) c.moh = {.router = router, .num_shared = 1, .top_k = 2};
   return c;
 }
 
@@ -67,12 +67,12 @@ std::vector<Tensor> decoded(const Llama& model, const Tensor& tokens, std::int64
   return rows;
 }
 
-constexpr RouterKind kRouters[] = {RouterKind::kNone, RouterKind::kLearned, RouterKind::kQueryNorm};
+constexpr RouterKey kRouters[] = {routers::kNone, routers::kLearned, routers::kQueryNorm};
 
 }  // namespace
 
 TEST_CASE("llama kin: new biases are 0 and new norms 1, under Hugging Face's names") {
-  Llama model(kin(RouterKind::kLearned), DType::kFloat32);
+  Llama model(kin(routers::kLearned), DType::kFloat32);
   model.initialise(1);
   std::int64_t biases = 0, norms = 0;
   for (const NamedParameter& p : model.parameters()) {
@@ -98,7 +98,7 @@ TEST_CASE("llama kin: new biases are 0 and new norms 1, under Hugging Face's nam
 }
 
 TEST_CASE("llama kin: gradients are the slopes of the loss") {
-  for (const RouterKind router : {RouterKind::kNone, RouterKind::kLearned}) {
+  for (const RouterKey router : {routers::kNone, routers::kLearned}) {
     const auto model = make_model(kin(router), DType::kFloat64);
     const Tensor tokens = some_tokens(2, 6);
     loss_of(*model, tokens).backward();
@@ -120,7 +120,7 @@ TEST_CASE("llama kin: gradients are the slopes of the loss") {
 }
 
 TEST_CASE("llama kin: recomputing the layers changes no bit") {
-  for (const RouterKind router : kRouters) {
+  for (const RouterKey router : kRouters) {
     std::vector<Tensor> results[2];
     for (const bool recompute : {false, true}) {
       LlamaConfig config = kin(router);
@@ -139,7 +139,7 @@ TEST_CASE("llama kin: recomputing the layers changes no bit") {
 }
 
 TEST_CASE("llama kin: decoding equals the whole forward pass") {
-  for (const RouterKind router : kRouters) {
+  for (const RouterKey router : kRouters) {
     const auto model = make_model(kin(router));
     const Tensor tokens = some_tokens(1, 12), whole = model->forward(tokens).logits.value();
     const std::vector<Tensor> rows = decoded(*model, tokens, 5);
@@ -154,7 +154,7 @@ TEST_CASE("llama kin: decoding equals the whole forward pass") {
 
 // A long sequence projects the selected heads alone (head_projection_pays), a token by itself all of them.
 TEST_CASE("llama kin: queries of selected heads alone have their biases and norms") {
-  LlamaConfig config = kin(RouterKind::kLearned);
+  LlamaConfig config = kin(routers::kLearned);
   config.kv_heads = 4;
   config.head_dim = 32;
   config.max_positions = 160;
@@ -171,7 +171,7 @@ TEST_CASE("llama kin: queries of selected heads alone have their biases and norm
 
 // Normalised queries have about one length, of which the router would learn nothing.
 TEST_CASE("llama kin: a query-norm router looks at the queries before their norm") {
-  LlamaConfig config = kin(RouterKind::kQueryNorm);
+  LlamaConfig config = kin(routers::kQueryNorm);
   const auto model = make_model(config);
   config.qk_norm = false;
   const auto plain = make_model(config);
@@ -185,7 +185,7 @@ TEST_CASE("llama kin: a query-norm router looks at the queries before their norm
 }
 
 TEST_CASE("llama kin: dynamic scaling stretches sequences beyond the original context alone") {
-  LlamaConfig config = kin(RouterKind::kNone), plain_config = config;
+  LlamaConfig config = kin(routers::kNone), plain_config = config;
   plain_config.rope_scaling = {};
   config.rope_scaling = {.kind = RopeScalingKind::kDynamic, .factor = 2, .original_positions = 8};
   const auto model = make_model(config), plain = make_model(plain_config);

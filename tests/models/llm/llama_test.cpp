@@ -85,11 +85,11 @@ TEST_CASE("models: presets have the published parameter counts, to the last unit
 }
 
 TEST_CASE("models: a model made in a dry run has the parameters of a real one, under Hugging Face's names") {
-  for (const RouterKind router : {RouterKind::kNone, RouterKind::kLearned, RouterKind::kQueryNorm}) {
+  for (const RouterKey router : {routers::kNone, routers::kLearned, routers::kQueryNorm}) {
     for (const bool tied : {false, true}) {
       LlamaConfig c = tiny_llama(router);
       c.tied_embeddings = tied;
-      if (router != RouterKind::kNone) {  // layer 1 keeps all heads on
+      if (router != routers::kNone) {  // layer 1 keeps all heads on
         c.moh.num_shared = PerLayer({1, 4});
         c.moh.top_k = PerLayer({2, 0});
       }
@@ -102,15 +102,15 @@ TEST_CASE("models: a model made in a dry run has the parameters of a real one, u
       CHECK(names.count("model.layers.0.post_attention_layernorm.weight") == 1);
       CHECK(names.count("model.layers.0.mlp.down_proj.weight") == 1);
       CHECK(names.count("lm_head.weight") == (tied ? 0 : 1));
-      CHECK(names.count("model.layers.0.self_attn.wg.weight") == (router == RouterKind::kLearned ? 1 : 0));
-      CHECK(names.count("model.layers.1.self_attn.wg_1.weight") == (router == RouterKind::kLearned ? 1 : 0));
+      CHECK(names.count("model.layers.0.self_attn.wg.weight") == (router == routers::kLearned ? 1 : 0));
+      CHECK(names.count("model.layers.1.self_attn.wg_1.weight") == (router == routers::kLearned ? 1 : 0));
       CHECK(names.count("model.layers.1.self_attn.wg.weight") == 0);
     }
   }
 }
 
 TEST_CASE("models: every parameter gets a gradient, and dense and MoH start from the same numbers") {
-  Llama moh_model(tiny_llama(), DType::kFloat32), dense(tiny_llama(RouterKind::kNone), DType::kFloat32);
+  Llama moh_model(tiny_llama(), DType::kFloat32), dense(tiny_llama(routers::kNone), DType::kFloat32);
   moh_model.initialise(3);
   dense.initialise(3);
   loss_of(moh_model, some_tokens(2, 8, 19)).backward();
@@ -127,7 +127,7 @@ TEST_CASE("models: every parameter gets a gradient, and dense and MoH start from
 }
 
 TEST_CASE("models: recomputing the layers changes no bit of loss, gradients or routing statistics") {
-  for (const RouterKind router : {RouterKind::kNone, RouterKind::kLearned, RouterKind::kQueryNorm}) {
+  for (const RouterKey router : {routers::kNone, routers::kLearned, routers::kQueryNorm}) {
     const Tensor tokens = some_tokens(2, 9, 19);
     std::vector<std::vector<Tensor>> gradients;
     std::vector<double> losses;
@@ -156,7 +156,7 @@ TEST_CASE("models: recomputing the layers changes no bit of loss, gradients or r
 }
 
 TEST_CASE("models: decoding token by token, and in chunks, equals the whole forward pass") {
-  for (const RouterKind router : {RouterKind::kNone, RouterKind::kLearned, RouterKind::kQueryNorm}) {
+  for (const RouterKey router : {routers::kNone, routers::kLearned, routers::kQueryNorm}) {
     Llama model(tiny_llama(router), DType::kFloat32);
     model.initialise(4);
     const Tensor tokens = some_tokens(2, 12, 19);
@@ -179,7 +179,7 @@ TEST_CASE("models: decoding token by token, and in chunks, equals the whole forw
 }
 
 TEST_CASE("models: rope scaling reaches the forward pass and decoding") {
-  LlamaConfig plain = tiny_llama(RouterKind::kNone), scaled = plain;
+  LlamaConfig plain = tiny_llama(routers::kNone), scaled = plain;
   scaled.rope_scaling = {RopeScalingKind::kLlama3, 8, 1, 4, 12};
   Llama a(plain, DType::kFloat32), b(scaled, DType::kFloat32);
   a.initialise(4);
@@ -212,7 +212,7 @@ TEST_CASE("models: permuting the batch permutes the logits: routing couples no s
 TEST_CASE("models: with K = E and zero routers, a MoH model is the dense model") {
   LlamaConfig c = tiny_llama();
   c.moh.top_k = 3;
-  Llama moh_model(c, DType::kFloat32), dense(tiny_llama(RouterKind::kNone), DType::kFloat32);
+  Llama moh_model(c, DType::kFloat32), dense(tiny_llama(routers::kNone), DType::kFloat32);
   moh_model.initialise(3);
   dense.initialise(3);
   for (const NamedParameter& p : moh_model.parameters()) {

@@ -24,7 +24,7 @@ LlamaConfig small_model() {
           .head_dim = 2};
 }
 
-LlamaConfig routed(LlamaConfig config, RouterKind router, std::int64_t shared, std::int64_t top_k) {
+LlamaConfig routed(LlamaConfig config, RouterKey router, std::int64_t shared, std::int64_t top_k) {
   config.moh.router = router;
   config.moh.num_shared = shared;
   config.moh.top_k = top_k;
@@ -75,7 +75,7 @@ TEST_CASE("llama: FLOPs of a dense step, counted by hand") {
 }
 
 TEST_CASE("llama: FLOPs of a routed step: fewer pairs, a router more") {
-  const LlamaConfig config = routed(small_model(), RouterKind::kLearned, 1, 1);
+  const LlamaConfig config = routed(small_model(), routers::kLearned, 1, 1);
   const double dense_layer = 1920 + 2 * 1920 + 1920 + 1440 + 4320, vocabulary = 2400;
   const double half_of_attention = 720, router = 2 * 15 * 8 * (3 + 2);  // 3 routed heads, 2 types
   CHECK(flops(dense(config), 3, 5) == 3 * (dense_layer + vocabulary));
@@ -84,7 +84,7 @@ TEST_CASE("llama: FLOPs of a routed step: fewer pairs, a router more") {
 }
 
 TEST_CASE("llama: FLOPs follow each layer's own heads") {
-  LlamaConfig config = routed(small_model(), RouterKind::kLearned, 1, 1);
+  LlamaConfig config = routed(small_model(), routers::kLearned, 1, 1);
   config.layers = 2;
   config.moh.num_shared = PerLayer({4, 2});
   config.moh.top_k = PerLayer({0, 1});
@@ -95,14 +95,14 @@ TEST_CASE("llama: FLOPs follow each layer's own heads") {
 
 TEST_CASE(
     "llama: FLOPs of query-norm routing have no router matrix, and all heads where the estimator asks") {
-  LlamaConfig config = routed(small_model(), RouterKind::kQueryNorm, 1, 1);
+  LlamaConfig config = routed(small_model(), routers::kQueryNorm, 1, 1);
   CHECK(flops(dense(config), 3, 5) - flops(config, 3, 5) == 3 * 720);
   config.moh.straight_through = StraightThrough::kAll;
   CHECK(flops(config, 3, 5) == flops(dense(config), 3, 5));
 }
 
 TEST_CASE("llama: FLOPs of projections follow the heads that the layers project") {
-  LlamaConfig config = routed(small_model(), RouterKind::kLearned, 1, 1);
+  LlamaConfig config = routed(small_model(), routers::kLearned, 1, 1);
   config.head_dim = 32;
   const std::int64_t sequences = 2, tokens = 100;  // enough for projecting the chosen heads alone
   const double rows = 200, pairs = 2 * 5050, projection = 2 * rows * 8 * 4 * 32,
@@ -110,14 +110,14 @@ TEST_CASE("llama: FLOPs of projections follow the heads that the layers project"
   const double router = 2 * rows * 8 * (3 + 2), all = flops(dense(config), sequences, tokens);
   CHECK(all - flops(config, sequences, tokens) == 3 * (2 * projection / 2 + attention / 2 - router));
   CHECK(flops(config, sequences, tokens) == counted_flops(config, sequences, tokens, kCpu));
-  config.moh.router = RouterKind::kQueryNorm;  // looks at all queries
+  config.moh.router = routers::kQueryNorm;  // looks at all queries
   CHECK(all - flops(config, sequences, tokens) == 3 * (projection / 2 + attention / 2));
   config.moh.straight_through = StraightThrough::kAll;
   CHECK(flops(config, sequences, tokens) == all);
 }
 
 TEST_CASE("llama: on a GPU all heads are projected") {
-  LlamaConfig config = routed(small_model(), RouterKind::kLearned, 1, 1);
+  LlamaConfig config = routed(small_model(), routers::kLearned, 1, 1);
   config.head_dim = 64;
   config.max_positions = 1 << 19;
   constexpr std::int64_t kSequences = 2, kTokens = 1 << 19;  // projecting by heads pays on the CPU

@@ -39,18 +39,18 @@ Decoded decoded(const Llama& model, const std::vector<std::int64_t>& pieces) {
 
 std::vector<LlamaConfig> kinds_of_models() {
   std::vector<LlamaConfig> kinds;
-  for (const RouterKind router : {RouterKind::kNone, RouterKind::kLearned, RouterKind::kQueryNorm})
+  for (const RouterKey router : {routers::kNone, routers::kLearned, routers::kQueryNorm})
     kinds.push_back(test::tiny_llama(router));
   kinds.push_back(test::tiny_llama());
   kinds.back().sliding_window = PerLayer({9, 200});  // whose caches drop tokens
   kinds.push_back(test::tiny_llama());
   kinds.back().qk_norm = kinds.back().qkv_bias = true;
   kinds.push_back(test::tiny_llama());
-  kinds.back().moh.routing = RoutingUnit::kGroups;
+  kinds.back().moh.routing = routings::kGroups;
   kinds.back().moh.num_shared = 0;
   kinds.back().moh.top_k = 1;
   kinds.push_back(test::tiny_llama());
-  kinds.back().moh.routing = RoutingUnit::kWithinGroups;
+  kinds.back().moh.routing = routings::kWithinGroups;
   kinds.back().moh.num_shared = 0;
   kinds.back().moh.top_k = kinds.back().kv_heads;
   kinds.push_back(test::tiny_llama());

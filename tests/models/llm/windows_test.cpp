@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::int64_t kTokens = 150, kVocab = 19;
 
-LlamaConfig with_window(RouterKind router, const PerLayer& window, std::int64_t layers = 2) {
+LlamaConfig with_window(RouterKey router, const PerLayer& window, std::int64_t layers = 2) {
   LlamaConfig c = test::tiny_llama(router);
   c.layers = layers;
   c.max_positions = kTokens;
@@ -41,12 +41,12 @@ bool same_row(const Tensor& a, const Tensor& b, std::int64_t row) {
   return std::equal(x, x + kVocab, y);
 }
 
-constexpr RouterKind kRouters[] = {RouterKind::kNone, RouterKind::kLearned, RouterKind::kQueryNorm};
+constexpr RouterKey kRouters[] = {routers::kNone, routers::kLearned, routers::kQueryNorm};
 
 }  // namespace
 
 TEST_CASE("windows: a token sees the tokens of its window and no other") {
-  for (const RouterKind router : kRouters) {
+  for (const RouterKey router : kRouters) {
     constexpr std::int64_t kLength = 40, kWindow = 7, kChanged = 12;
     const auto model = model_of(with_window(router, kWindow, /*layers=*/1));
     Tensor tokens = some_tokens(1, kLength);
@@ -61,7 +61,7 @@ TEST_CASE("windows: a token sees the tokens of its window and no other") {
 TEST_CASE("windows: with two layers a token depends on two windows, and a layer without one on all") {
   constexpr std::int64_t kLength = 40, kWindow = 7;
   const auto depends = [&](const PerLayer& window, std::int64_t changed, std::int64_t on) {
-    const auto model = model_of(with_window(RouterKind::kNone, window));
+    const auto model = model_of(with_window(routers::kNone, window));
     Tensor tokens = some_tokens(1, kLength);
     const Tensor before = model->forward(tokens).logits.value();
     tokens.data<std::int64_t>()[changed] = (tokens.data<std::int64_t>()[changed] + 1) % kVocab;
@@ -75,7 +75,7 @@ TEST_CASE("windows: with two layers a token depends on two windows, and a layer 
 
 TEST_CASE("windows: one that is as long as the sequence changes no bit, also of gradients") {
   const auto results = [](std::int64_t window) {
-    const auto model = model_of(with_window(RouterKind::kLearned, window));
+    const auto model = model_of(with_window(routers::kLearned, window));
     const Tensor tokens = some_tokens(2, 24);
     const Variable logits = model->forward(tokens).logits;
     std::vector<Tensor> found = {logits.value().clone()};
@@ -94,7 +94,7 @@ TEST_CASE("windows: one that is as long as the sequence changes no bit, also of 
 
 TEST_CASE("windows: decoding, in pieces of any length, equals the whole forward pass") {
   constexpr std::int64_t kLong = 1300, kSlots = 9 + 512 + 65;  // slots of the window
-  for (const RouterKind router : kRouters) {
+  for (const RouterKey router : kRouters) {
     LlamaConfig config = with_window(router, PerLayer({9, 0}));
     config.max_positions = kLong;
     const auto model = model_of(config);
@@ -131,7 +131,7 @@ TEST_CASE("windows: decoding, in pieces of any length, equals the whole forward 
 }
 
 TEST_CASE("windows: a cache that has all its tokens can be rewound, and goes on as if they had not been") {
-  for (const RouterKind router : kRouters) {
+  for (const RouterKey router : kRouters) {
     LlamaConfig config = with_window(router, PerLayer({9, 0}));
     config.max_positions = 700;
     const auto model = model_of(config);
@@ -153,7 +153,7 @@ TEST_CASE("windows: a cache that has all its tokens can be rewound, and goes on 
 }
 
 TEST_CASE("windows: a cache takes the tokens that it was made for") {
-  const auto model = model_of(with_window(RouterKind::kNone, 9));
+  const auto model = model_of(with_window(routers::kNone, 9));
   KvCache cache = model->make_cache(1, 100);
   model->decode(some_tokens(1, 99), cache);
   CHECK_THROWS_WITH(model->decode(some_tokens(1, 2), cache),
@@ -165,7 +165,7 @@ TEST_CASE("windows: a cache takes the tokens that it was made for") {
 TEST_CASE("windows: what is no window is refused") {
   const auto refusal = [](const PerLayer& window) {
     try {
-      require_valid(with_window(RouterKind::kNone, window));
+      require_valid(with_window(routers::kNone, window));
     } catch (const ValueError& error) {
       return std::string(error.what());
     }
@@ -177,6 +177,6 @@ TEST_CASE("windows: what is no window is refused") {
   CHECK_THAT(refusal(PerLayer({1, 2, 3})),
              Catch::Contains(
                  "sliding_window: expected one value, or one per layer (layers is 2), found a list of 3"));
-  LlamaConfig same = with_window(RouterKind::kNone, PerLayer({5, 5}));
+  LlamaConfig same = with_window(routers::kNone, PerLayer({5, 5}));
   CHECK(spelt_out(same).sliding_window == PerLayer(5));
 }

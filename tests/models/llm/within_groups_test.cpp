@@ -6,7 +6,6 @@
 #include "core/error.h"
 #include "core/random.h"
 #include "models/layers/attention_observer.h"
-#include "models/layers/within_groups_config.h"
 #include "models/llm/llama.h"
 #include "ops/attention/attention.h"
 #include "ops/elementwise/add.h"
@@ -21,7 +20,7 @@ using namespace moh::test;
 namespace {
 
 /// 12 heads that share 3 KV heads: of each group of 4 one is shared and 1 of the others is kept.
-LlamaConfig within(RouterKind router, RoutingUnit routing = RoutingUnit::kWithinGroups) {
+LlamaConfig within(RouterKey router, RoutingKey routing = routings::kWithinGroups) {
   LlamaConfig c{.vocab_size = 19,
                 .layers = 2,
                 .hidden = 24,
@@ -121,6 +120,7 @@ TEST_CASE("models: inside groups, attention has the bits of dense attention of t
         v(random({kBatch, kLength, kGroups, kWidth}, 3), true), gates(gate_values, true);
     HeadChoice choice;
     choice.gates = gates;
+    choice.rule = routings::kWithinGroups;
     choice.slots = slots;
     const Variable out = attend(q, k, v, &choice, mask);
     out.backward(dout);
@@ -144,7 +144,7 @@ TEST_CASE("models: inside groups, attention has the bits of dense attention of t
 }
 
 TEST_CASE("models: inside groups, each KV head has as many active heads of each token") {
-  for (const RouterKind router : {RouterKind::kLearned, RouterKind::kQueryNorm}) {
+  for (const RouterKey router : {routers::kLearned, routers::kQueryNorm}) {
     const auto model = made(within(router));
     Choices seen;
     const NoGrad no_grad;
@@ -169,9 +169,9 @@ TEST_CASE("models: inside groups, each KV head has as many active heads of each 
 }
 
 TEST_CASE("models: inside groups, a model is that of lists with the same selection, up to rounding") {
-  for (const RouterKind router : {RouterKind::kLearned, RouterKind::kQueryNorm}) {
+  for (const RouterKey router : {routers::kLearned, routers::kQueryNorm}) {
     for (const bool wide : {false, true}) {
-      LlamaConfig config = within(router), listed = within(router, RoutingUnit::kHeads);
+      LlamaConfig config = within(router), listed = within(router, routings::kHeads);
       if (wide) {  // selected heads alone are projected, of enough tokens
         config.head_dim = listed.head_dim = 32;
         config.max_positions = listed.max_positions = 160;
@@ -197,7 +197,7 @@ TEST_CASE("models: inside groups, a model is that of lists with the same selecti
 }
 
 TEST_CASE("models: all heads of each group kept with gates 1 are the dense model") {
-  LlamaConfig config = within(RouterKind::kQueryNorm);
+  LlamaConfig config = within(routers::kQueryNorm);
   config.moh.top_k = 9;
   const auto model = made(config);
   const NoGrad no_grad;
@@ -207,7 +207,7 @@ TEST_CASE("models: all heads of each group kept with gates 1 are the dense model
 }
 
 TEST_CASE("models: inside groups, decoding gives what the forward pass computes") {
-  for (const RouterKind router : {RouterKind::kLearned, RouterKind::kQueryNorm}) {
+  for (const RouterKey router : {routers::kLearned, routers::kQueryNorm}) {
     LlamaConfig config = within(router);
     config.sliding_window = PerLayer({0, 5});
     const auto model = made(config);
@@ -226,7 +226,7 @@ TEST_CASE("models: routers inside groups learn, with each estimator, and the sam
   const Tensor tokens = some_tokens(2, 8);
   for (const StraightThrough estimator :
        {StraightThrough::kNone, StraightThrough::kSelected, StraightThrough::kAll}) {
-    LlamaConfig config = within(RouterKind::kQueryNorm);
+    LlamaConfig config = within(routers::kQueryNorm);
     config.moh.straight_through = estimator;
     const auto model = made(config);
     const LlamaOutput output = model->forward(tokens, {.training = true});
@@ -236,7 +236,7 @@ TEST_CASE("models: routers inside groups learn, with each estimator, and the sam
     cross_entropy(output.logits, tokens).backward();
     for (const NamedParameter& p : model->parameters()) CHECK(p.variable.grad().all_finite());
   }
-  LlamaConfig config = within(RouterKind::kLearned);
+  LlamaConfig config = within(routers::kLearned);
   const auto kept = made(config);
   config.recompute = RecomputeLevel::kLayer;
   const auto recomputed = made(config);
@@ -255,7 +255,7 @@ TEST_CASE("models: routers inside groups learn, with each estimator, and the sam
 }
 
 TEST_CASE("models: inside groups, K is annealed by as many heads of each group") {
-  HeadRoutingOptions options{RouterKind::kLearned, {12, 3, 3}};
+  HeadRoutingOptions options{routers::kLearned, {12, 3, 3}};
   options.router.groups = 3;
   options.top_k_anneal_until = 1;
   CHECK(annealed_top_k(options, 0) == 9);
@@ -263,7 +263,7 @@ TEST_CASE("models: inside groups, K is annealed by as many heads of each group")
   CHECK(annealed_top_k(options, 0.6) == 6);
   CHECK(annealed_top_k(options, 1) == 3);
 
-  LlamaConfig config = within(RouterKind::kLearned);
+  LlamaConfig config = within(routers::kLearned);
   config.moh.top_k_anneal_until = 0.5;
   const auto model = made(config);
   const NoGrad no_grad;
@@ -279,9 +279,11 @@ TEST_CASE("models: inside groups, K is annealed by as many heads of each group")
 }
 
 TEST_CASE("models: inside groups, the first heads of each group are shared unless others are listed") {
-  const LlamaConfig config = within(RouterKind::kLearned);
+  const LlamaConfig config = within(routers::kLearned);
   CHECK(head_kinds(routing_of(config, 0)).shared == std::vector<std::int64_t>{0, 4, 8});
-  CHECK(first_of_groups(6, {12, 3}) == std::vector<std::int64_t>{0, 1, 4, 5, 8, 9});
+  LlamaConfig two_of_each = config;
+  two_of_each.moh.num_shared = 6;
+  CHECK(head_kinds(routing_of(two_of_each, 0)).shared == std::vector<std::int64_t>{0, 1, 4, 5, 8, 9});
   CHECK(spelt_out(config.moh, 2, {12, 3}).shared_heads.each ==
         std::vector<std::vector<std::int64_t>>{{0, 4, 8}, {0, 4, 8}});
   LlamaConfig listed = config;
@@ -292,7 +294,7 @@ TEST_CASE("models: inside groups, the first heads of each group are shared unles
 
 TEST_CASE("models: counts that are not the same for each group are refused, and groups of one head") {
   const auto refusal = [](auto change) {
-    LlamaConfig config = within(RouterKind::kLearned);
+    LlamaConfig config = within(routers::kLearned);
     change(config);
     ConfigFaults faults;
     check(config, faults);
@@ -318,9 +320,9 @@ TEST_CASE("models: counts that are not the same for each group are refused, and 
   CHECK(refusal([](LlamaConfig& c) { c.kv_heads = 0; }) ==
         "moh.routing: expected heads, as each of the 12 query heads has a KV head of its own, found "
         "within_groups; set kv_heads to a divisor of heads below it");
-  const MohConfig moh = within(RouterKind::kLearned).moh;
+  const MohConfig moh = within(routers::kLearned).moh;
   ConfigFaults faults;
-  check(moh, 2, PerLayer(12), faults);
+  check(moh, {.layers = 2, .heads = 12}, faults);
   CHECK_THROWS_WITH(
       faults.throw_first("vit"),
       "vit: moh.routing: expected heads or groups, found within_groups; only language models have "
@@ -328,7 +330,7 @@ TEST_CASE("models: counts that are not the same for each group are refused, and 
 }
 
 TEST_CASE("models: a router inside groups checks its own") {
-  HeadRoutingOptions options = routing_of(within(RouterKind::kLearned), 0);
+  HeadRoutingOptions options = routing_of(within(routers::kLearned), 0);
   const Placement placement(DType::kFloat32);
   CHECK_THROWS_AS(HeadRouter(24, 4, 4, options, placement), ValueError);
   options.shared_heads = {0, 1, 8};

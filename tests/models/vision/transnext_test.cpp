@@ -30,7 +30,7 @@ TransNextConfig small_model(bool routed = true) {
                     .pool_ratios = {4, 2, 1},
                     .pretrain_size = 32};
   if (!routed) return c;
-  c.moh.router = RouterKind::kLearned;
+  c.moh.router = routers::kLearned;
   c.moh.num_shared = PerLayer({2, 1, 1});
   c.moh.top_k = PerLayer({0, 1, 1});
   return c;
@@ -200,7 +200,7 @@ TEST_CASE("transnext: one key and value for all heads is as many that are equal"
 TEST_CASE("transnext: the baseline MoA trains, also with recomputed blocks") {
   TransNextConfig config = small_model(false);
   config.single_kv_head = true;
-  config.moh = {.router = RouterKind::kLearned,
+  config.moh = {.router = routers::kLearned,
                 .top_k = PerLayer({2, 1, 2}),
                 .gate_scaling = GateScaling::kPaper,
                 .balance_loss = BalanceLoss::kShares,
@@ -299,8 +299,8 @@ TEST_CASE("transnext: configurations and images that do not fit are refused") {
         }) == "model.kept_keys: 1 to 100 percent");
   CHECK(refusal([](TransNextConfig& c) { c.window = 4; }) == "model.window: an odd number from 1 to 15");
   CHECK(refusal([](TransNextConfig& c) { c.drop_path = 1; }) == "model.drop_path: 0 or more, below 1");
-  CHECK(refusal([](TransNextConfig& c) { c.moh.router = RouterKind::kQueryNorm; }) ==
-        "model.moh.router: learned or none");
+  CHECK(refusal([](TransNextConfig& c) { c.moh.router = routers::kQueryNorm; }) ==
+        "model.moh.router: one of none, learned");
   CHECK(refusal([](TransNextConfig& c) {
           c.moh.top_k = PerLayer({0, 1, 3});
         }) == "model.moh.top_k: at most 2, the heads that are not shared");

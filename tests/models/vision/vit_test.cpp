@@ -27,7 +27,7 @@ VitConfig small_model(VitPooling pooling = VitPooling::kClassToken, bool routed 
               .hidden = 16,
               .heads = 4,
               .pooling = pooling};
-  if (routed) c.moh = {.router = RouterKind::kLearned, .num_shared = 1, .top_k = 2};
+  if (routed) c.moh = {.router = routers::kLearned, .num_shared = 1, .top_k = 2};
   return c;
 }
 

@@ -61,11 +61,11 @@ class AttentionModel final : public Model {
 
 inline HeadRoutingOptions dense_routing() {
   constexpr std::int64_t kHeads = AttentionModel::kHeads;
-  return {RouterKind::kNone, {kHeads, kHeads, 0}};
+  return {routers::kNone, {kHeads, kHeads, 0}};
 }
 
 inline HeadRoutingOptions learned_routing(std::int64_t num_shared, std::int64_t top_k) {
-  return {RouterKind::kLearned, {AttentionModel::kHeads, num_shared, top_k}};
+  return {routers::kLearned, {AttentionModel::kHeads, num_shared, top_k}};
 }
 
 inline Tensor normal_inputs(std::int64_t batch, std::int64_t tokens, std::uint64_t seed) {

@@ -104,6 +104,7 @@ AttentionCandidate candidate_within_groups(const AttentionBenchOptions& o, bool 
   const Tensor selected =
       random_selection({o.batch, tokens * groups, o.heads / groups}, shared, kept, o.seed).reshape(per_head);
   HeadChoice choice;
+  choice.rule = routings::kWithinGroups;
   choice.slots = head_slots(selected.to(o.device), groups, kept);
   choice.gates = Variable(empty(per_head, accumulate_dtype(o.dtype), o.device), true);
   fill_uniform(choice.gates.value(), {o.seed, kGates}, 0.5, 1.5);

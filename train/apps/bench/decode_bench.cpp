@@ -1,6 +1,7 @@
 #include "train/apps/bench/decode_bench.h"
 
 #include <algorithm>
+#include <cmath>
 #include <memory>
 #include <string>
 #include <utility>
@@ -13,7 +14,6 @@
 #include "models/llm/llama.h"
 #include "train/base/math/statistics.h"
 #include "train/base/measure/require_option.h"
-#include "train/trainer/config/enum_names.h"
 
 namespace moh {
 
@@ -50,23 +50,17 @@ LlamaConfig dense_model(const DecodeBenchOptions& o) {
   return config;
 }
 
-/// The heads that a router of this kind counts.
-std::int64_t units_of(const DecodeBenchOptions& o, RoutingUnit unit) {
-  return unit == RoutingUnit::kGroups ? spelt_out(o.model).kv_heads : o.model.heads;
+QueryGroups layer_of(const DecodeBenchOptions& o) {
+  return {o.model.heads, spelt_out(o.model).kv_heads};
 }
 
-/// Parts of a layer's heads of which as many are kept.
-std::int64_t groups_of(const DecodeBenchOptions& o, RoutingUnit unit) {
-  return unit == RoutingUnit::kWithinGroups ? spelt_out(o.model).kv_heads : 1;
-}
-
-LlamaConfig routed_model(const DecodeBenchOptions& o, RouterKind router, RoutingUnit unit,
-                         std::int64_t kept) {
+LlamaConfig routed_model(const DecodeBenchOptions& o, RouterKey router, RoutingKey rule, std::int64_t kept) {
   LlamaConfig config = dense_model(o);
-  const std::int64_t groups = groups_of(o, unit);
-  const std::int64_t shared = std::min(units_of(o, unit) / 8, kept - 1) / groups * groups;
+  const QueryGroups layer = layer_of(o);
+  const std::int64_t parts = rule->parts(layer);
+  const std::int64_t shared = std::min(rule->units(layer) / 8, kept - 1) / parts * parts;
   config.moh.router = router;
-  config.moh.routing = unit;
+  config.moh.routing = rule;
   config.moh.num_shared = shared;
   config.moh.top_k = kept - shared;
   return config;
@@ -78,7 +72,7 @@ struct DecodeCandidate {
       : model(std::make_unique<Llama>(config, Placement(o.dtype, o.device))) {
     model->initialise(o.seed);
   }
-  bool dense() const { return model->config().moh.router == RouterKind::kNone; }
+  bool dense() const { return !model->config().moh.router->routes(); }
 
   std::unique_ptr<Llama> model;
   std::vector<double> token_ms, attention_ms;
@@ -89,13 +83,13 @@ std::vector<DecodeCandidate> candidates_for(const DecodeBenchOptions& o) {
   std::vector<DecodeCandidate> candidates;
   candidates.emplace_back(dense_model(o), o);
   for (const double active : o.active) {
-    for (const RoutingUnit unit : o.routings) {
-      const std::int64_t units = units_of(o, unit);
+    for (const RoutingKey rule : o.routings) {
+      const std::int64_t units = rule->units(layer_of(o));
       const std::int64_t kept =
           std::clamp<std::int64_t>(std::llround(active * static_cast<double>(units)), 1, units);
-      if (kept == units || kept % groups_of(o, unit) != 0) continue;
-      for (const RouterKind router : o.routers)
-        candidates.emplace_back(routed_model(o, router, unit, kept), o);
+      if (kept == units || kept % rule->parts(layer_of(o)) != 0) continue;
+      for (const RouterKey router : o.routers)
+        candidates.emplace_back(routed_model(o, router, rule, kept), o);
     }
   }
   return candidates;
@@ -147,6 +141,13 @@ void measure(std::vector<DecodeCandidate>& candidates, KvCache& cache, std::int6
   }
 }
 
+/// Of the column of routings.
+int routing_width(const DecodeBenchOptions& o) {
+  std::size_t width = std::string_view("routing").size();
+  for (const RoutingKey rule : o.routings) width = std::max(width, rule->name.size());
+  return static_cast<int>(width);
+}
+
 Row row_of(const DecodeBenchOptions& o, std::int64_t context, const DecodeCandidate& candidate,
            const DecodeCandidate& dense) {
   const LlamaConfig& model = candidate.model->config();
@@ -165,8 +166,7 @@ Row row_of(const DecodeBenchOptions& o, std::int64_t context, const DecodeCandid
   row.add("kv_heads", model.kv_heads);
   row.add("head_dim", model.head_dim);
   row.add("router", std::string(name_of(model.moh.router)), {"router", {}, -10});
-  const bool within_groups = std::ranges::count(o.routings, RoutingUnit::kWithinGroups) > 0;
-  row.add("routing", std::string(name_of(model.moh.routing)), {"routing", {}, within_groups ? -13 : -7});
+  row.add("routing", std::string(name_of(model.moh.routing)), {"routing", {}, -routing_width(o)});
   row.add("active", activated_heads(*candidate.model), {"active", Row::significant(3)});
   row.add("shared", router.num_shared);
   row.add("routed", router.top_k);

@@ -28,8 +28,8 @@ struct DecodeBenchOptions {
   std::int64_t batch = 1;
   std::vector<std::int64_t> contexts = {512, 4096};  ///< tokens in the KV cache before each pass
   std::vector<double> active = {1.0, 0.75, 0.5};     ///< shares of the heads that each token selects
-  std::vector<RouterKind> routers = {RouterKind::kLearned, RouterKind::kQueryNorm};
-  std::vector<RoutingUnit> routings = {RoutingUnit::kHeads};
+  std::vector<RouterKey> routers = {moh::routers::kLearned, moh::routers::kQueryNorm};
+  std::vector<RoutingKey> routings = {moh::routings::kHeads};
   std::int64_t tokens = 4;  ///< generated per pass
   int warmups = 2;          ///< passes of each case before the measured ones
   int repeats = 15;         ///< measured passes of each case, interleaved with those of the others

@@ -31,7 +31,7 @@ void check(ModuleBenchOptions& o) {
 HeadRoutingOptions routing_for(const ModuleBenchOptions& o, std::int64_t kept) {
   if (kept == o.heads) return {};
   const std::int64_t shared = std::min(o.heads / 8, kept - 1);
-  return {RouterKind::kLearned, {o.heads, shared, kept - shared}};
+  return {routers::kLearned, {o.heads, shared, kept - shared}};
 }
 
 /// How many heads a layer keeps, and from what.
@@ -53,7 +53,7 @@ LlamaConfig llama_of(const ModuleBenchOptions& o, std::int64_t tokens, Kept kept
   c.moh.top_k = routing.router.top_k;
   if (!kept.within_groups) return c;
   const std::int64_t shared = c.moh.num_shared.every / o.kv_heads * o.kv_heads;
-  c.moh.routing = RoutingUnit::kWithinGroups;
+  c.moh.routing = routings::kWithinGroups;
   c.moh.num_shared = shared;
   c.moh.top_k = kept.heads - shared;
   return c;

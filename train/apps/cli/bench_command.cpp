@@ -119,9 +119,8 @@ int bench_decode(const DecodeArgs& args, const Families& families) {
   DecodeBenchOptions options = args.options;
   options.model = decode_model(args, families);
   options.routings.clear();
-  const auto names = names_of(RoutingUnit());
   for (const std::string& name : args.routings)
-    options.routings.push_back(static_cast<RoutingUnit>(std::ranges::find(names, name) - names.begin()));
+    options.routings.emplace_back(*RoutingRule::registry().find(name));
   run_decode_bench(opened(options, args), printer(args.json));
   return kDone;
 }

@@ -22,7 +22,7 @@ std::string resolved_text(const RunArgs& args, const Families& families) {
   const RunConfig run = finish_run(file, families, ConfigUse::kData);
   std::string text = print_resolved(run);
   const MohConfig* const moh = run.family->moh();
-  if (moh != nullptr && moh->router != RouterKind::kNone)
+  if (moh != nullptr && moh->router->routes())
     text += "# active heads: " + active_heads_of(run, families.of(run)) + '\n';
   for (std::size_t i = logged; i < file.notes().size(); ++i) text += "# warning: " + file.notes()[i] + '\n';
   return text;

@@ -139,7 +139,7 @@ DryStepAt usual_step(const RunConfig& config) {
 
 bool has_router(const RunConfig& config) {
   const MohConfig* const moh = config.family->moh();
-  return moh != nullptr && moh->router != RouterKind::kNone;
+  return moh != nullptr && moh->router->routes();
 }
 
 StepFlops step_flops(const RunConfig& asked, const MakeTask& make_task) {

@@ -51,7 +51,7 @@ DitConfig sizes_in(const WeightFile& weights) {
 }
 
 std::string routing_text(const DitConfig& c) {
-  if (c.moh.router == RouterKind::kNone) return "dense";
+  if (!c.moh.router->routes()) return "dense";
   return "MoH with " + format_fixed(100 * activated_heads(routing_of(c)), 1) + "% of the heads";
 }
 

@@ -34,7 +34,7 @@ bool are_of(const ImageModelConfig& model, const WeightFile& weights, const Weig
 }
 
 std::string routing_text(const ImageModelConfig& c) {
-  if (c.moh.router == RouterKind::kNone) return "dense";
+  if (!c.moh.router->routes()) return "dense";
   return "MoH with " + format_fixed(100 * activated_heads(routing_of(c)), 1) + "% of the heads";
 }
 
@@ -91,7 +91,7 @@ void ImageWeightNames::write_files(const std::filesystem::path& folder, const Fa
                                    const ModelLocation& source, std::span<const WeightInfo>) const {
   ImageRun run = image_run(config);
   const ImageModelConfig& model = run.model;
-  if (model.architecture != ImageArchitecture::kVit || model.moh.router != RouterKind::kNone ||
+  if (model.architecture != ImageArchitecture::kVit || model.moh.router->routes() ||
       model.vit.single_kv_head || model.vit.norm_eps != VitConfig().norm_eps) {
     throw ConfigError(error_message(folder.string(), "format hf",
                                     "a dense vision transformer, which timm has too", describe(config),

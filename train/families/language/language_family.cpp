@@ -117,7 +117,7 @@ LlamaConfig read_meta_folder(const std::filesystem::path& params_json) {
 }
 
 std::string routing_text(const LlamaConfig& c) {
-  if (c.moh.router == RouterKind::kNone) return "dense";
+  if (!c.moh.router->routes()) return "dense";
   return "MoH with " + format_fixed(100 * activated_heads(routing_of(c)), 1) + "% of the heads";
 }
 

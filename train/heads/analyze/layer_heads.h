@@ -40,7 +40,7 @@ inline std::vector<LayerHeads> layer_heads_of(const std::vector<HeadRoutingOptio
   std::vector<LayerHeads> layers;
   for (const HeadRoutingOptions& routing : layers_of_model) {
     LayerHeads& heads = layers.emplace_back(LayerHeads{.heads = routing.query_heads()});
-    if (routing.kind == RouterKind::kNone) continue;
+    if (!routing.kind->routes()) continue;
     HeadKinds kinds = query_head_kinds(routing);
     heads.shared = std::move(kinds.shared);
     heads.routed = std::move(kinds.routed);

@@ -11,12 +11,12 @@ namespace {
 
 class NormSums : public AttentionObserver {
  public:
-  NormSums(const Model& model, RoutingUnit unit)
-      : unit_(unit), sums_(no_scores(model)), tokens_(sums_.size()) {}
+  NormSums(const Model& model, RoutingKey rule)
+      : rule_(rule), sums_(no_scores(model)), tokens_(sums_.size()) {}
 
   void observe(const AttentionTrace& trace) override {
-    const bool groups = unit_ == RoutingUnit::kGroups;
-    const Tensor norms = contribution_norms(trace, groups ? trace.heads.dim(2) / trace.k.dim(2) : 1);
+    const std::int64_t heads = trace.heads.dim(2), kv_heads = trace.k.defined() ? trace.k.dim(2) : heads;
+    const Tensor norms = contribution_norms(trace, heads / rule_->units({heads, kv_heads}));
     const auto layer = static_cast<std::size_t>(trace.layer);
     std::vector<double>& sums = sums_[layer];
     sums.resize(static_cast<std::size_t>(norms.dim(1)));
@@ -34,7 +34,7 @@ class NormSums : public AttentionObserver {
   }
 
  private:
-  RoutingUnit unit_;
+  RoutingKey rule_;
   HeadScores sums_;
   std::vector<std::int64_t> tokens_;  // by layer
 };
@@ -79,9 +79,9 @@ Tensor contribution_norms(const AttentionTrace& trace, std::int64_t unit_heads) 
   return norms;
 }
 
-HeadScores mean_output_norms(const Model& model, const Calibration& calibration, RoutingUnit unit) {
+HeadScores mean_output_norms(const Model& model, const Calibration& calibration, RoutingKey rule) {
   const NoGrad no_grad;
-  NormSums sums(model, unit);
+  NormSums sums(model, rule);
   for (std::int64_t i = 0; i < calibration.size(); ++i)
     calibration.logits(model, i, {.observer = &sums, .all_heads = true});
   return sums.means();

@@ -22,7 +22,7 @@ Tensor contribution_norms(const AttentionTrace& trace, std::int64_t unit_heads =
 /// The mean of contribution_norms over the tokens of the calibration batches, with every head active; with
 /// kGroups, of the heads of each KV head together.
 HeadScores mean_output_norms(const Model& model, const Calibration& calibration,
-                             RoutingUnit unit = RoutingUnit::kHeads);
+                             RoutingKey rule = routings::kHeads);
 
 /// The increase of the loss (averaged over the targets of the calibration batches) when one head is masked
 /// and all others are active. Takes a forward pass over the batches for each head. `on_layer` is called after

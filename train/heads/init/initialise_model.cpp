@@ -197,15 +197,26 @@ RouterWeights start_of(RouterStart start, const Model& model, const std::vector<
   fail_check(__FILE__, __LINE__, "start", "unknown RouterStart");
 }
 
+/// Whether the routers have maps of the layers' inputs, which can be fitted.
+bool fits_input(const Model& model) {
+  return std::ranges::any_of(model.routing(),
+                             [](const HeadRoutingOptions& layer) { return layer.kind->fits_input; });
+}
+
 /// Measures the model with every router_start, and applies the configured one.
 void start_routers(const Model& model, const std::vector<NamedParameter>& routers, const RunConfig& run,
                    const Calibration& calibration) {
   const RouterStart wanted = run.init.moh.router_start;
+  if (wanted == RouterStart::kCalibrated && !fits_input(model))
+    throw ConfigError(error_message("init.moh.router_start", "", "zero or random",
+                                    std::string(name_of(wanted)),
+                                    "it fits logits to a layer's input, which this router does not read"));
   if (wanted == RouterStart::kCalibrated)
     require_batches(calibration, "init.moh.router_start", name_of(wanted), run, "set it to zero or random");
   if (calibration.size() == 0) return start_of(wanted, model, routers, run, calibration).apply();
   RouterWeights chosen;
   for (const RouterStart start : {RouterStart::kZero, RouterStart::kRandom, RouterStart::kCalibrated}) {
+    if (start == RouterStart::kCalibrated && !fits_input(model)) continue;
     RouterWeights weights = start_of(start, model, routers, run, calibration);
     weights.apply();
     log_divergence("router_start " + std::string(name_of(start)) + (start == wanted ? " (selected)" : ""),
@@ -251,7 +262,7 @@ std::vector<NamedParameter> load_source(const Model& model, const StoredModel& s
 
 std::unique_ptr<Model> load_teacher(const StoredModel& source, const RunConfig& run, const Family& family) {
   const MohConfig* moh = source.config() != nullptr ? source.config()->moh() : nullptr;
-  if (moh != nullptr && moh->router != RouterKind::kNone) {
+  if (moh != nullptr && moh->router->routes()) {
     throw ConfigError(error_message("init.distill.teacher", run.init.from, "a dense checkpoint as the source",
                                     "one with router " + std::string(name_of(moh->router)),
                                     "set it to twin"));
@@ -283,7 +294,7 @@ void fill_new_rows(const Tensor& matrix, std::int64_t old_rows, NewRows how, dou
 void settle_shared_heads(RunConfig& run, const Family& family, const StoredModel& source,
                          const Calibration& calibration) {
   MohConfig* moh = run.family->moh();
-  if (moh == nullptr || moh->router == RouterKind::kNone || !moh->shared_heads.to_be_measured()) return;
+  if (moh == nullptr || !moh->router->routes() || !moh->shared_heads.to_be_measured()) return;
   require_batches(calibration, "model.moh.shared_heads", name_of(moh->shared_heads.rule), run,
                   "set it to first or list the heads");
   const std::unique_ptr<Model> dense = family.make_model(*teacher_run(run).family, placement_of(run));
@@ -299,7 +310,7 @@ void initialise_from_source(const Model& model, const StoredModel& source, const
   const MohConfig* moh = run.family->moh();
   if (!routers.empty()) {
     start_routers(model, routers, run, calibration);
-  } else if (moh != nullptr && moh->router != RouterKind::kNone && calibration.size() > 0) {
+  } else if (moh != nullptr && moh->router->routes() && calibration.size() > 0) {
     log_divergence("router " + std::string(name_of(moh->router)), model, calibration);
   }
 }

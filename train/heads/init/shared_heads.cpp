@@ -50,7 +50,7 @@ std::vector<std::int64_t> heads_of_largest_score(const std::vector<double>& scor
 
 HeadSet choose_shared_heads(const Model& dense, const MohConfig& moh, std::int64_t kv_heads,
                             const Calibration& calibration) {
-  const std::int64_t groups = moh.routing == RoutingUnit::kWithinGroups ? kv_heads : 1;
+  const std::int64_t groups = moh.routing->parts({.kv_heads = kv_heads});
   const HeadRule rule = moh.shared_heads.rule;
   const HeadScores scores = scores_of(dense, moh, calibration);
   HeadSet chosen;

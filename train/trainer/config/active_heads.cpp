@@ -41,7 +41,7 @@ std::vector<LayerCounts> counts_of(const MohConfig& moh, const PerLayer& heads) 
   for (std::int64_t i = 0; i < std::max<std::int64_t>(1, static_cast<std::int64_t>(length)); ++i) {
     const std::int64_t of_layer = heads.at(i);
     MohConfig of_heads = moh;
-    of_heads.routing = RoutingUnit::kHeads;  // `heads` are units already
+    of_heads.routing = routings::kHeads;  // `heads` are units already
     of_heads.shared_heads = {};
     const RouterOptions router = routing_of(of_heads, of_layer, i).router;
     counts.push_back({of_layer, router.num_shared, router.top_k});
@@ -104,7 +104,7 @@ Kept all_kept(const std::vector<LayerCounts>& counts) {
 }  // namespace
 
 void settle_active_heads(MohConfig& moh, const GivenKeys& given, Rules& rules) {
-  if (moh.active == PerLayer() || moh.router == RouterKind::kNone) return;
+  if (moh.active == PerLayer() || !moh.router->routes()) return;
   for (const auto& [key, is_set] :
        {std::pair{kTopK, moh.top_k != PerLayer()}, {kRatio, moh.top_k_ratio != 0}}) {
     if (!is_set || !given.places.contains(key)) continue;
@@ -128,7 +128,7 @@ void settle_active_heads(MohConfig& moh, const GivenKeys& given, Rules& rules) {
 
 std::vector<std::string> routing_notes(const MohConfig& moh, const PerLayer& heads, const GivenKeys& given) {
   std::vector<std::string> notes;
-  if (moh.router == RouterKind::kNone) return notes;
+  if (!moh.router->routes()) return notes;
   const std::vector<LayerCounts> counts = counts_of(moh, heads);
   note_share(counts, given, notes);
   if (all_kept(counts) == Kept::kEverywhere) notes.push_back(kept_text(counts, ""));
@@ -136,7 +136,7 @@ std::vector<std::string> routing_notes(const MohConfig& moh, const PerLayer& hea
 }
 
 std::string note_of_some_layers(const MohConfig& moh, const PerLayer& heads) {
-  if (moh.router == RouterKind::kNone) return "";
+  if (!moh.router->routes()) return "";
   const std::vector<LayerCounts> counts = counts_of(moh, heads);
   if (all_kept(counts) != Kept::kInSomeLayers) return "";
   return kept_text(counts, " in entries " + layers_text(counts) + " of the lists");

@@ -34,9 +34,7 @@ inline constexpr std::tuple kEnumNames{
     EnumNames<AttentionBackend>{{"auto", "native", "cudnn"}},
     EnumNames<RopeScalingKind>{{"none", "linear", "llama3", "yarn", "dynamic"}},
     EnumNames<RecomputeLevel>{{"none", "layer"}},
-    EnumNames<RouterKind>{{"none", "learned", "query_norm"}},
-    EnumNames<RoutingUnit>{{"heads", "groups", "within_groups"}},
-    EnumNames<GateScaling>{{"code", "paper"}},  // kBinary comes with RouterKind::kQueryNorm
+    EnumNames<GateScaling>{{"code", "paper"}},  // kBinary: RouterType::binary_gates
     EnumNames<BalanceLoss>{{"code", "paper", "shares"}},
     EnumNames<BalanceScope>{{"micro_batch", "global"}},
     EnumNames<BalanceLayers>{{"mean", "sum"}},

@@ -342,17 +342,8 @@ Section describe(MohConfig& c) {
             "Mixture-of-Head attention (arXiv 2410.11842): some heads are shared by all tokens; of the "
             "others, the routed heads, each token selects `top_k`.");
   s.properties().differs_freely().optional_with_weights();
-  s.field("router", c.router,
-          "`none`: every head is active, a dense model. `learned`: linear routers on the layer's input. "
-          "`query_norm`: no parameters; heads are selected by the norms of their queries, and selected heads "
-          "have weight 1 (MoH-LLaMA3).");
-  s.field(
-      "routing", c.routing,
-      "The unit that a router keeps or leaves: query `heads`, or `groups`, KV heads with all query heads "
-      "that share them. The keys that count heads then count KV heads, and generating reads the keys and "
-      "values of the kept groups alone. `within_groups`: query heads, as many in each group that shares a "
-      "KV head, so that attention is dense over fewer heads; `num_shared`, `top_k` and `active` stay "
-      "counts of the layer, multiples of `kv_heads`. Language models only.");
+  s.field("router", c.router, doc_of(RouterType::registry()));
+  s.field("routing", c.routing, "The unit that a router keeps or leaves. " + doc_of(RoutingRule::registry()));
   s.field("num_shared", c.num_shared, at_least(0, "heads").capped(kMaxHeads),
           "Heads that are active for every token.");
   s.field("shared_heads", c.shared_heads, at_least(0).capped(kMaxHeads),

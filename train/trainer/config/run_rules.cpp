@@ -132,7 +132,7 @@ void check_distill(const RunConfig& run, Rules& rules) {
                    "a weight above 0 for the other keys of init.distill", "0");
   } else if (moh == nullptr) {
     rules.refuse({"init.distill.weight"}, "0 with task: " + run.task, number_text(distill.weight));
-  } else if (distill.teacher == TeacherKind::kTwin && moh->router == RouterKind::kNone) {
+  } else if (distill.teacher == TeacherKind::kTwin && !moh->router->routes()) {
     rules.refuse({"init.distill.teacher", "init.distill.weight", "model.moh.router"},
                  "source for a dense model, which is its own twin", "twin");
   } else if (distill.teacher == TeacherKind::kSource && run.init.from.empty()) {
@@ -166,8 +166,8 @@ void check_init(const RunConfig& run, const FamilyConfig* checkpoint, Rules& rul
   }
   if (moh == nullptr) return;
   const bool measured_start =
-      moh->router == RouterKind::kLearned && run.init.moh.router_start == RouterStart::kCalibrated;
-  if (rule_that_measures && moh->router == RouterKind::kNone) {
+      moh->router->fits_input && run.init.moh.router_start == RouterStart::kCalibrated;
+  if (rule_that_measures && !moh->router->routes()) {
     rules.refuse({"model.moh.router", "model.moh.shared_heads"},
                  "learned or query_norm for the heads that model.moh.shared_heads chooses", "none");
   } else if (run.init.moh.calibration.batches == 0 && (measured_start || rule_that_measures)) {

@@ -59,8 +59,8 @@ Variable add_routing_losses(const Variable& task_loss, const Variable& balance,
 }
 
 bool counts_loads_first(const MohConfig& moh, std::int64_t micro_batches) {
-  return moh.router != RouterKind::kNone && moh.balance_scope == BalanceScope::kGlobal &&
-         moh.balance_weight > 0 && micro_batches > 1;
+  return moh.router->routes() && moh.balance_scope == BalanceScope::kGlobal && moh.balance_weight > 0 &&
+         micro_batches > 1;
 }
 
 std::vector<Tensor> loads_of_layers(const Model& model, std::span<const LayerRouting> routing) {

@@ -66,8 +66,8 @@ TEST_CASE("bench: decode of routed groups stands beside that of routed heads") {
   options.model.kv_heads = options.model.heads / 2;
   options.contexts = {8};
   options.active = {0.5};
-  options.routings = {RoutingUnit::kHeads, RoutingUnit::kGroups, RoutingUnit::kWithinGroups};
-  options.routers = {RouterKind::kLearned};
+  options.routings = {routings::kHeads, routings::kGroups, routings::kWithinGroups};
+  options.routers = {routers::kLearned};
   std::vector<std::string> routings;
   for (const Row& row : rows_of(options)) {
     const auto json = nlohmann::json::parse(row.json());

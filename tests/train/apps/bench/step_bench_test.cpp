@@ -18,7 +18,7 @@ RunConfig tiny_config() {
   model_of(config).intermediate = 48;
   model_of(config).heads = 4;
   model_of(config).vocab_size = 300;
-  model_of(config).moh.router = RouterKind::kLearned;
+  model_of(config).moh.router = routers::kLearned;
   model_of(config).moh.num_shared = 1;
   model_of(config).moh.top_k = 1;
   language_run(config).data.sequence_length = 24;

@@ -15,7 +15,7 @@ namespace {
 
 const MakeTask make_language_task = synthetic_tasks(language_family());
 
-RunConfig routed_config(RouterKind router) {
+RunConfig routed_config(RouterKey router) {
   RunConfig config = small_language_run();
   model_of(config).moh.router = router;
   model_of(config).moh.num_shared = 1;
@@ -55,20 +55,20 @@ std::int64_t measured_peak(const RunConfig& config) {
 }  // namespace
 
 TEST_CASE("plan: a dry step has the operations of a real one") {
-  RunConfig recomputed = routed_config(RouterKind::kLearned);
+  RunConfig recomputed = routed_config(routers::kLearned);
   model_of(recomputed).recompute = RecomputeLevel::kLayer;
   recomputed.train.accumulate = 2;
-  for (const RunConfig& config : {small_language_run(), routed_config(RouterKind::kLearned),
-                                  routed_config(RouterKind::kQueryNorm), recomputed}) {
+  for (const RunConfig& config : {small_language_run(), routed_config(routers::kLearned),
+                                  routed_config(routers::kQueryNorm), recomputed}) {
     const StepFlops flops = step_flops(config, make_language_task);
     CHECK(flops.routed == flops_of_real_step(config));
-    CHECK((flops.routed < flops.dense) == (model_of(config).moh.router != RouterKind::kNone));
+    CHECK((flops.routed < flops.dense) == (model_of(config).moh.router != routers::kNone));
   }
 }
 
 TEST_CASE("plan: what many micro-batches take follows from a few") {
   for (const Device device : {kCpu, Device{Device::Type::kCuda, 0}}) {
-    RunConfig config = routed_config(RouterKind::kLearned);
+    RunConfig config = routed_config(routers::kLearned);
     config.device = device;
     config.train.accumulate = 7;
     const MemoryPlan plan = plan_memory(config, make_language_task);

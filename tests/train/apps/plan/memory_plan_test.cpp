@@ -21,7 +21,7 @@ RunConfig small_config() {
   return config;
 }
 
-void route(RunConfig& config, RouterKind router, std::int64_t shared, std::int64_t routed) {
+void route(RunConfig& config, RouterKey router, std::int64_t shared, std::int64_t routed) {
   model_of(config).moh.router = router;
   model_of(config).moh.num_shared = shared;
   model_of(config).moh.top_k = routed;
@@ -109,7 +109,7 @@ TEST_CASE("plan: memory of gradients in bfloat16, and of updates within the back
 
 TEST_CASE("plan: memory of MoH-50 with projections of chosen heads") {
   RunConfig config = small_config();
-  route(config, RouterKind::kLearned, 1, 1);
+  route(config, routers::kLearned, 1, 1);
   check_plan(config);
 }
 
@@ -124,7 +124,7 @@ TEST_CASE("plan: memory with recomputed layers, grouped KV heads, tied embedding
 
 TEST_CASE("plan: memory of query-norm routing with all gradients, dropout, bfloat16 and recomputed layers") {
   RunConfig config = small_config();
-  route(config, RouterKind::kQueryNorm, 1, 2);
+  route(config, routers::kQueryNorm, 1, 2);
   model_of(config).moh.straight_through = StraightThrough::kAll;
   model_of(config).dropout = 0.1;
   config.precision = Precision::kBFloat16;
@@ -135,7 +135,7 @@ TEST_CASE("plan: memory of query-norm routing with all gradients, dropout, bfloa
 
 TEST_CASE("plan: memory with frozen parameters, which have neither gradients nor state") {
   RunConfig config = small_config();
-  route(config, RouterKind::kLearned, 1, 2);
+  route(config, routers::kLearned, 1, 2);
   config.optim.adamw.groups = {{.match = {"*"}, .freeze = true},
                                {.match = {"*.wg*.weight", "*.q_proj.weight"}}};
   check_plan(config);
@@ -158,7 +158,7 @@ TEST_CASE("plan: memory with frozen parameters, which have neither gradients nor
 TEST_CASE("plan: memory of a step with a teacher") {
   for (const TeacherKind teacher : {TeacherKind::kTwin, TeacherKind::kSource}) {
     RunConfig config = small_config();
-    route(config, RouterKind::kLearned, 1, 1);
+    route(config, routers::kLearned, 1, 1);
     config.init.from = "a checkpoint that is not read";
     config.init.distill = {.weight = 1, .temperature = 2, .teacher = teacher};
     config.train.accumulate = 2;
@@ -169,7 +169,7 @@ TEST_CASE("plan: memory of a step with a teacher") {
 TEST_CASE(
     "plan: where K is annealed, the memory is that of the worst step, and operations are those after it") {
   RunConfig config = small_config();
-  route(config, RouterKind::kLearned, 1, 1);
+  route(config, routers::kLearned, 1, 1);
   const MakeTask make_task = synthetic_tasks(language_family());
   const StepFlops target = step_flops(config, make_task);
   const std::int64_t least = plan_memory(config, make_task).needed_bytes();
@@ -183,22 +183,22 @@ TEST_CASE(
 TEST_CASE("plan: memory of routed groups") {
   RunConfig config = small_config();
   model_of(config).kv_heads = 2;
-  route(config, RouterKind::kLearned, 0, 1);
-  model_of(config).moh.routing = RoutingUnit::kGroups;
+  route(config, routers::kLearned, 0, 1);
+  model_of(config).moh.routing = routings::kGroups;
   check_plan(config);
 }
 
 TEST_CASE("plan: memory and operations of heads inside KV groups") {
   RunConfig config = small_config();
   model_of(config).kv_heads = 2;
-  for (const RouterKind router : {RouterKind::kLearned, RouterKind::kQueryNorm}) {
+  for (const RouterKey router : {routers::kLearned, routers::kQueryNorm}) {
     route(config, router, 0, 2);
-    model_of(config).moh.routing = RoutingUnit::kWithinGroups;
+    model_of(config).moh.routing = routings::kWithinGroups;
     check_plan(config);
   }
   const MakeTask make_task = synthetic_tasks(language_family());
   const double slots = step_flops(config, make_task).routed;
-  model_of(config).moh.routing = RoutingUnit::kHeads;
+  model_of(config).moh.routing = routings::kHeads;
   CHECK(slots == Approx(step_flops(config, make_task).routed).epsilon(0.01));
 }
 
@@ -225,7 +225,7 @@ TEST_CASE("plan: memory of classifiers of images") {
 
 TEST_CASE("plan: memory when layers route differently, and keys are cut into ranges") {
   RunConfig config = small_config();
-  route(config, RouterKind::kLearned, 0, 0);
+  route(config, routers::kLearned, 0, 0);
   model_of(config).moh.num_shared.each = {0, 1, 4};
   model_of(config).moh.top_k.each = {2, 1, 0};
   model_of(config).max_positions = 1200;
@@ -239,7 +239,7 @@ TEST_CASE("plan: memory with shared heads that are listed, one in each group of 
   model_of(config).heads = 8;
   model_of(config).kv_heads = 2;
   model_of(config).head_dim = 32;
-  route(config, RouterKind::kLearned, 2, 1);
+  route(config, routers::kLearned, 2, 1);
   language_run(config).data.sequence_length = 1200;
   model_of(config).max_positions = 1200;
   config.train.batch_size = 2;

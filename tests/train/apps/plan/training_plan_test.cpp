@@ -214,7 +214,7 @@ TEST_CASE("plan: checkpoints are those that are kept, and the one that is being 
 TEST_CASE("plan: shared heads that a rule would measure are planned as the first ones") {
   RunConfig config = small_language_run();
   MohConfig& moh = *config.family->moh();
-  moh = {.router = RouterKind::kLearned, .num_shared = 1, .top_k = 1};
+  moh = {.router = routers::kLearned, .num_shared = 1, .top_k = 1};
   const DryStep first = plan_training(config, {}, language_tasks()).step;
   for (const HeadRule rule : {HeadRule::kOutputNorm, HeadRule::kLossIncrease}) {
     moh.shared_heads.rule = rule;

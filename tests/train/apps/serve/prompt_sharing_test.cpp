@@ -22,20 +22,19 @@ LlamaConfig base_model() {
           .heads = 4,
           .kv_heads = 2,
           .max_positions = kSharedPositions,
-          .moh = {.router = RouterKind::kLearned, .num_shared = 1, .top_k = 2}};
+          .moh = {.router = routers::kLearned, .num_shared = 1, .top_k = 2}};
 }
 
 std::vector<LlamaConfig> kinds_of_models() {
   std::vector<LlamaConfig> kinds(8, base_model());
   kinds[1].moh = {};
-  kinds[2].moh.router = RouterKind::kQueryNorm;
-  kinds[3].moh = {
-      .router = RouterKind::kLearned, .routing = RoutingUnit::kGroups, .num_shared = 0, .top_k = 1};
+  kinds[2].moh.router = routers::kQueryNorm;
+  kinds[3].moh = {.router = routers::kLearned, .routing = routings::kGroups, .num_shared = 0, .top_k = 1};
   kinds[4].sliding_window = PerLayer({20, 0});
   kinds[5].rope_scaling = {.kind = RopeScalingKind::kDynamic, .factor = 2, .original_positions = 700};
   kinds[6].rope_scaling = {.kind = RopeScalingKind::kLinear, .factor = 2};
   kinds[7].moh = {
-      .router = RouterKind::kQueryNorm, .routing = RoutingUnit::kWithinGroups, .num_shared = 0, .top_k = 2};
+      .router = routers::kQueryNorm, .routing = routings::kWithinGroups, .num_shared = 0, .top_k = 2};
   return kinds;
 }
 

@@ -18,7 +18,7 @@ inline LlamaConfig small_served_model() {
           .heads = 4,
           .kv_heads = 2,
           .max_positions = 600,
-          .moh = {.router = RouterKind::kLearned, .num_shared = 1, .top_k = 2}};
+          .moh = {.router = routers::kLearned, .num_shared = 1, .top_k = 2}};
 }
 
 /// An engine with a model of random weights.

@@ -30,7 +30,7 @@ RunConfig small_run() {
   DiffusionRun& own = of_family(run);
   own.model = {
       .image_size = 8, .patch_size = 2, .channels = 3, .classes = 8, .layers = 2, .hidden = 32, .heads = 4};
-  own.model.moh = {.router = RouterKind::kLearned, .num_shared = 1, .top_k = 2};
+  own.model.moh = {.router = routers::kLearned, .num_shared = 1, .top_k = 2};
   own.data.drawn = 64;
   own.data.drawn_validation = 20;
   run.train.batch_size = 8;

@@ -18,7 +18,7 @@ namespace {
 DitConfig tiny() {
   DitConfig c{
       .image_size = 8, .patch_size = 2, .channels = 3, .classes = 5, .layers = 2, .hidden = 16, .heads = 4};
-  c.moh = {.router = RouterKind::kLearned, .num_shared = 1, .top_k = 2};
+  c.moh = {.router = routers::kLearned, .num_shared = 1, .top_k = 2};
   return c;
 }
 

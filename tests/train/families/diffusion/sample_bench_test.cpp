@@ -11,7 +11,7 @@ TEST_CASE("bench: sample measures every model, the first one as the measure of t
   DitConfig config{
       .image_size = 8, .patch_size = 2, .channels = 3, .classes = 2, .layers = 1, .hidden = 16, .heads = 4};
   Dit dense(config, DType::kFloat32);
-  config.moh = {.router = RouterKind::kLearned, .num_shared = 1, .top_k = 1};
+  config.moh = {.router = routers::kLearned, .num_shared = 1, .top_k = 1};
   Dit routed(config, DType::kFloat32);
   for (Dit* model : {&dense, &routed}) model->initialise(1);
   SampleBenchOptions options{.batch = 3, .warmups = 0, .repeats = 2};

@@ -132,7 +132,7 @@ TEST_CASE("image weights: a vision transformer is described as timm does, and re
   const auto config = folder.path() / "config.json";
   CHECK(known_names.recognises(ConfigJson(config)));
   CHECK(vit_of(image_run(*known_names.read_config(config)).model) == vit_of(run.model));
-  run.model.moh.router = RouterKind::kLearned;
+  run.model.moh.router = routers::kLearned;
   run.model.moh.num_shared = run.model.moh.top_k = 2;
   CHECK_THROWS_WITH(
       known_names.write_files(folder.path(), run, source, {}),

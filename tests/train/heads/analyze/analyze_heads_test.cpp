@@ -22,7 +22,7 @@ namespace {
 
 constexpr std::int64_t kHeads = 6, kShared = 2, kTopK = 2;
 
-LlamaConfig config_of(RouterKind router) {
+LlamaConfig config_of(RouterKey router) {
   LlamaConfig config{.vocab_size = 256,
                      .layers = 2,
                      .hidden = 24,
@@ -31,7 +31,7 @@ LlamaConfig config_of(RouterKind router) {
                      .kv_heads = 3,
                      .head_dim = 4,
                      .max_positions = 32};
-  if (router != RouterKind::kNone) config.moh = {.router = router, .num_shared = kShared, .top_k = kTopK};
+  if (router != routers::kNone) config.moh = {.router = router, .num_shared = kShared, .top_k = kTopK};
   return config;
 }
 
@@ -48,7 +48,7 @@ struct Sample {
     add_source("digits",
                "3.14159265358979323846264338327950288419716939937510582097494459230781640628620899");
   }
-  explicit Sample(RouterKind router) : Sample(config_of(router)) {}
+  explicit Sample(RouterKey router) : Sample(config_of(router)) {}
 
   void add_source(const std::string& name, const std::string& text) {
     std::vector<TokenId> ids;
@@ -146,7 +146,7 @@ Tensor parameter(const Llama& model, const std::string& name) {
 }  // namespace
 
 TEST_CASE("analyze: documents that share a sequence are analysed as if each were alone") {
-  Sample sample(RouterKind::kLearned);
+  Sample sample(routers::kLearned);
   sample.sources.clear();
   sample.add_source("two", "the head token mixture of heads");
   std::vector<TokenId> ids(31);
@@ -177,7 +177,7 @@ TEST_CASE("analyze: documents that share a sequence are analysed as if each were
 }
 
 TEST_CASE("analyze: what must hold for every MoH model") {
-  for (const RouterKind router : {RouterKind::kLearned, RouterKind::kQueryNorm}) {
+  for (const RouterKey router : {routers::kLearned, routers::kQueryNorm}) {
     const HeadReport report = Sample(router).run();
     CHECK(report.tokens == report.sources[0].tokens + report.sources[1].tokens);
     CHECK(report.sources[0].tokens == report.sources[0].available);
@@ -190,7 +190,7 @@ TEST_CASE("analyze: what must hold for every MoH model") {
         const double weighted = layer.by_source[0].load[h] * static_cast<double>(report.sources[0].tokens) +
                                 layer.by_source[1].load[h] * static_cast<double>(report.sources[1].tokens);
         CHECK(layer.use->load[h] == Approx(weighted / static_cast<double>(report.tokens)));
-        if (router == RouterKind::kQueryNorm && layer.use->load[h] > 0) {
+        if (router == routers::kQueryNorm && layer.use->load[h] > 0) {
           CHECK(layer.use->gate_mean[h] == 1);  // binary gates
           CHECK(layer.use->gate_std[h] == 0);
         }
@@ -213,7 +213,7 @@ TEST_CASE("analyze: what must hold for every MoH model") {
 }
 
 TEST_CASE("analyze: gates average about 1 under the released code's scaling") {
-  const HeadReport report = Sample(RouterKind::kLearned).run();
+  const HeadReport report = Sample(routers::kLearned).run();
   for (const LayerReport& layer : report.layers) {
     double gates = 0;
     for (std::size_t h = 0; h < kHeads; ++h) gates += layer.use->load[h] * layer.use->gate_mean[h];
@@ -223,7 +223,7 @@ TEST_CASE("analyze: gates average about 1 under the released code's scaling") {
 }
 
 TEST_CASE("analyze: two heads with the same weights are found to be alike") {
-  Sample sample(RouterKind::kNone);
+  Sample sample(routers::kNone);
   // Heads 0 and 1 share their keys and values; the second query head and output block become copies.
   const Tensor q = parameter(sample.model, "model.layers.1.self_attn.q_proj.weight");
   q.scale(100);  // as it starts, attention is nearly even, and heads that share values differ little
@@ -243,7 +243,7 @@ TEST_CASE("analyze: two heads with the same weights are found to be alike") {
 }
 
 TEST_CASE("analyze: shared heads that are listed are reported by their numbers") {
-  for (const RouterKind router : {RouterKind::kLearned, RouterKind::kQueryNorm}) {
+  for (const RouterKey router : {routers::kLearned, routers::kQueryNorm}) {
     const std::vector<Heads> orders = {{1, 4, 0, 2, 3, 5}, {0, 5, 1, 2, 3, 4}};  // the router's
     LlamaConfig config = config_of(router);
     config.kv_heads = kHeads;
@@ -291,7 +291,7 @@ TEST_CASE("analyze: shared heads that are listed are reported by their numbers")
 }
 
 TEST_CASE("analyze: a dense model has similarity and rank, and no load") {
-  const HeadReport report = Sample(RouterKind::kNone).run();
+  const HeadReport report = Sample(routers::kNone).run();
   for (const LayerReport& layer : report.layers) {
     CHECK_FALSE(layer.use.has_value());
     CHECK(layer.by_source.empty());
@@ -310,7 +310,7 @@ TEST_CASE("analyze: a dense model has similarity and rank, and no load") {
 }
 
 TEST_CASE("analyze: the report does not depend on threads, and only by rounding on the size of batches") {
-  Sample sample(RouterKind::kLearned);
+  Sample sample(routers::kLearned);
   const int before = num_threads();
   set_num_threads(1);
   const std::string one = to_json(sample.run());
@@ -325,7 +325,7 @@ TEST_CASE("analyze: the report does not depend on threads, and only by rounding 
 }
 
 TEST_CASE("analyze: the table of tokens") {
-  Sample sample(RouterKind::kLearned);
+  Sample sample(routers::kLearned);
   sample.options.top_tokens = 2;
   const HeadReport report = sample.run();
   REQUIRE(report.token_table.size() == 2);
@@ -358,7 +358,7 @@ TEST_CASE("analyze: the table of tokens") {
 }
 
 TEST_CASE("analyze: layers may differ, and a layer may have shared heads only") {
-  LlamaConfig config = config_of(RouterKind::kLearned);
+  LlamaConfig config = config_of(routers::kLearned);
   config.moh.num_shared.each = {kHeads, 0};
   config.moh.top_k.each = {0, 1};
   const HeadReport report = Sample(config).run();
@@ -376,7 +376,7 @@ TEST_CASE("analyze: layers may differ, and a layer may have shared heads only") 
 }
 
 TEST_CASE("analyze: progress is told, and stopping leaves no report") {
-  const Sample sample(RouterKind::kLearned);
+  const Sample sample(routers::kLearned);
   std::int64_t calls = 0, last = 0;
   const auto watch = [&](const AnalyzeProgress& progress) {
     ++calls;
@@ -394,7 +394,7 @@ TEST_CASE("analyze: progress is told, and stopping leaves no report") {
 }
 
 TEST_CASE("analyze: options and models that will not do") {
-  Sample sample(RouterKind::kLearned);
+  Sample sample(routers::kLearned);
   sample.options.rank_tolerance = 1;
   CHECK(message_of<ValueError>([&] { sample.run(); }) ==
         "analyze: rank tolerance: expected more than 0 and less than 1, found 1.000000");

@@ -36,7 +36,7 @@ LlamaConfig& model_of(RunConfig& run) {
   return language_run(run).model;
 }
 
-RunConfig routed_run(const DenseFile& file, RouterKind router, std::int64_t num_shared, std::int64_t top_k) {
+RunConfig routed_run(const DenseFile& file, RouterKey router, std::int64_t num_shared, std::int64_t top_k) {
   RunConfig run = tiny_run();
   run.init.from = file.path;
   model_of(run).moh = {.router = router, .num_shared = num_shared, .top_k = top_k};
@@ -66,7 +66,7 @@ bool same_values(const Tensor& a, const Tensor& b) {
 
 TEST_CASE("init: with zero weights and K = E the start is the dense model") {
   const DenseFile file;
-  RunConfig run = routed_run(file, RouterKind::kLearned, 2, 4);
+  RunConfig run = routed_run(file, routers::kLearned, 2, 4);
   run.init.moh.router_start = RouterStart::kZero;
   const LanguageCalibration batches = tiny_calibration(run);
   const auto model = initialised(run, batches);
@@ -76,7 +76,7 @@ TEST_CASE("init: with zero weights and K = E the start is the dense model") {
 
 TEST_CASE("init: a model larger than its source is refused before it takes memory") {
   const DenseFile file;
-  RunConfig run = routed_run(file, RouterKind::kLearned, 2, 4);
+  RunConfig run = routed_run(file, routers::kLearned, 2, 4);
   model_of(run).intermediate = 1 << 20;
   model_of(run).layers = 1024;
   CpuAllocator::instance().reset_peaks();
@@ -87,7 +87,7 @@ TEST_CASE("init: a model larger than its source is refused before it takes memor
 
 TEST_CASE("init: a family whose models are not measured starts routers without measurements") {
   const DenseFile file;
-  RunConfig run = routed_run(file, RouterKind::kLearned, 2, 2);
+  RunConfig run = routed_run(file, routers::kLearned, 2, 2);
   const Calibration none;
   CHECK(message_of<ConfigError>([&] { initialised(run, none); }) ==
         "init.moh.router_start: expected a value that needs no calibration batches, found calibrated: task "
@@ -103,7 +103,7 @@ TEST_CASE("init: a family whose models are not measured starts routers without m
 TEST_CASE("init: where heads are dropped, a calibrated router starts nearer to the dense model than others") {
   const DenseFile file;
   for (const bool listed : {false, true}) {
-    RunConfig run = routed_run(file, RouterKind::kLearned, 2, 2);
+    RunConfig run = routed_run(file, routers::kLearned, 2, 2);
     if (listed) model_of(run).moh.shared_heads.each = {{1, 4}, {0, 5}};
     const LanguageCalibration batches = tiny_calibration(run);
     const auto divergence = [&](RouterStart start) {
@@ -133,7 +133,7 @@ TEST_CASE("init: a calibrated router has gates of 1 for shared heads, as near 1 
   };
   const DenseFile file;
   for (const double spread : {0.02, 0.1}) {
-    RunConfig run = routed_run(file, RouterKind::kLearned, 2, 2);
+    RunConfig run = routed_run(file, routers::kLearned, 2, 2);
     const LanguageCalibration batches = tiny_calibration(run);
     const auto model = initialised(run, batches);
     calibrated_start(*model, router_parameters(*model), batches, {.spread = spread}).apply();
@@ -149,7 +149,7 @@ TEST_CASE("init: a calibrated router has gates of 1 for shared heads, as near 1 
 
 TEST_CASE("init: random routers are those of a model without a checkpoint") {
   const DenseFile file;
-  RunConfig run = routed_run(file, RouterKind::kLearned, 2, 2);
+  RunConfig run = routed_run(file, routers::kLearned, 2, 2);
   run.init.moh.router_start = RouterStart::kRandom;
   const LanguageCalibration batches = tiny_calibration(run);
   const auto model = initialised(run, batches), fresh = tiny_model(run);
@@ -161,7 +161,7 @@ TEST_CASE("init: random routers are those of a model without a checkpoint") {
 TEST_CASE("init: each rule chooses shared heads, which go into the configuration") {
   const DenseFile file;
   for (const HeadRule rule : {HeadRule::kOutputNorm, HeadRule::kLossIncrease}) {
-    RunConfig run = routed_run(file, RouterKind::kQueryNorm, 2, 2);
+    RunConfig run = routed_run(file, routers::kQueryNorm, 2, 2);
     MohConfig& moh = *run.family->moh();
     moh.num_shared.each = {3, 0};
     moh.shared_heads.rule = rule;
@@ -189,7 +189,7 @@ TEST_CASE("init: inside KV groups a dense model continues, with as many shared h
   run.init.from = file.path;
   run.init.moh.router_start = RouterStart::kZero;
   MohConfig& moh = *run.family->moh();
-  moh = {.router = RouterKind::kLearned, .routing = RoutingUnit::kWithinGroups, .num_shared = 2, .top_k = 4};
+  moh = {.router = routers::kLearned, .routing = routings::kWithinGroups, .num_shared = 2, .top_k = 4};
   const LanguageCalibration batches = tiny_calibration(run);
   CHECK(divergence_from_dense(*initialised(run, batches), batches) == Approx(0).margin(1e-9));
   moh.top_k = 2;
@@ -247,7 +247,7 @@ TEST_CASE("init: what is missing or too much is listed, and nothing is changed")
 
 TEST_CASE("init: a checkpoint with some routers must have all of them") {
   const DenseFile file;
-  const RunConfig run = routed_run(file, RouterKind::kLearned, 2, 2);
+  const RunConfig run = routed_run(file, routers::kLearned, 2, 2);
   const auto model = tiny_model(run);
   std::vector<NamedTensor> tensors;
   for (const NamedParameter& p : model->parameters()) tensors.push_back({p.name, p.variable.value()});

@@ -55,7 +55,7 @@ TEST_CASE("config: init.from says what the model is, model.moh how it is routed"
   expected.dropout = 0.1;
   expected.vocab_size = 320;
   expected.max_positions = 1024;
-  expected.moh.router = RouterKind::kQueryNorm;
+  expected.moh.router = routers::kQueryNorm;
   expected.moh.num_shared = 2;
   expected.moh.top_k = std::vector<std::int64_t>{1, 2, 3};
   expected.moh.straight_through = StraightThrough::kAll;
@@ -66,7 +66,7 @@ TEST_CASE("config: init.from says what the model is, model.moh how it is routed"
 
 TEST_CASE("config: a routing of one's own replaces the checkpoint's as a whole, else that stays") {
   Loader loader;
-  loader.source.model.moh.router = RouterKind::kLearned;
+  loader.source.model.moh.router = routers::kLearned;
   loader.source.model.moh.num_shared = 3;
   loader.source.model.moh.top_k = 1;
   loader.source.model.moh.two_stage = false;
@@ -126,7 +126,7 @@ TEST_CASE("config: of a preset, what is not given stays") {
   const RunConfig run =
       loader.load("init: {from: ckpt}\nmodel: {preset: moh_llm_s_75, moh: {router: query_norm}}\n");
   CHECK(model_of(run).moh.num_shared == 3);
-  CHECK(model_of(run).moh.router == RouterKind::kQueryNorm);
+  CHECK(model_of(run).moh.router == routers::kQueryNorm);
   CHECK(loader.opened == 0);
 }
 

@@ -98,7 +98,6 @@ TEST_CASE("run config: every enumerator has a name") {
   CHECK(names_of(Precision()).size() == static_cast<std::size_t>(Precision::kBFloat16) + 1);
   CHECK(names_of(RopeScalingKind()).size() == static_cast<std::size_t>(RopeScalingKind::kDynamic) + 1);
   CHECK(names_of(RecomputeLevel()).size() == static_cast<std::size_t>(RecomputeLevel::kLayer) + 1);
-  CHECK(names_of(RouterKind()).size() == static_cast<std::size_t>(RouterKind::kQueryNorm) + 1);
   CHECK(names_of(GateScaling()).size() == static_cast<std::size_t>(GateScaling::kPaper) + 1);
   CHECK(names_of(RouterPrecision()).size() == static_cast<std::size_t>(RouterPrecision::kFloat32) + 1);
   CHECK(names_of(BalanceLoss()).size() == static_cast<std::size_t>(BalanceLoss::kShares) + 1);
@@ -286,10 +285,10 @@ TEST_CASE("run config: a preset fills in the model, given keys win wherever they
   CHECK(model_of(run).layers == 2);
   CHECK(model_of(run).hidden == 192);
   CHECK(model_of(run).head_dim == 64);
-  CHECK(model_of(run).moh.router == RouterKind::kLearned);
+  CHECK(model_of(run).moh.router == routers::kLearned);
   CHECK(model_of(run).moh.num_shared.at(1) == 1);
   CHECK(model_of(run).moh.top_k.at(0) == 6);
-  CHECK(model_of(folder.load("main.yaml", {"model.preset=llm_s"})).moh.router == RouterKind::kNone);
+  CHECK(model_of(folder.load("main.yaml", {"model.preset=llm_s"})).moh.router == routers::kNone);
   CHECK(model_of(folder.load("main.yaml", {"model.preset=none", "model.moh.num_shared=0"})).heads ==
         LlamaConfig().heads);
   CHECK(print_resolved(reload(run)) == print_resolved(run));

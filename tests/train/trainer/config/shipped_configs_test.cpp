@@ -141,7 +141,7 @@ TEST_CASE("shipped configs: the paper's two stages of continue-tuning") {
   }
   const RunConfig moh = load_shipped("moh_llama3_8b");
   CHECK(moh.init.from == load_shipped("llama3_8b_continue_dense").output.dir.string());
-  CHECK(model_of(moh).moh.router == RouterKind::kQueryNorm);
+  CHECK(model_of(moh).moh.router == routers::kQueryNorm);
   CHECK(model_of(moh).moh.num_shared == 16);
   CHECK(model_of(moh).moh.top_k == 8);
   CHECK(model_of(moh).moh.balance_weight == 0.01);
@@ -150,14 +150,14 @@ TEST_CASE("shipped configs: the paper's two stages of continue-tuning") {
 TEST_CASE("shipped configs: MoH-LLaMA3-8B inside KV groups has the paper's counts, as many of each group") {
   RunConfig groups = load_shipped("moh_llama3_8b_within_groups"), paper = load_shipped("moh_llama3_8b");
   for (const HeadRoutingOptions& layer : routing_of(model_of(groups))) {
-    CHECK(layer.within_groups);
+    CHECK(layer.rule == routings::kWithinGroups);
     CHECK(layer.router.groups == 8);
     CHECK(layer.router.group_routed() == 2);
     CHECK(layer.router.group_top_k() == 1);
     CHECK(std::vector<std::int64_t>(layer.shared_heads.begin(), layer.shared_heads.begin() + 4) ==
           std::vector<std::int64_t>{0, 1, 4, 5});
   }
-  model_of(groups).moh.routing = RoutingUnit::kHeads;
+  model_of(groups).moh.routing = routings::kHeads;
   groups.output = paper.output;
   CHECK(print_resolved(groups) == print_resolved(paper));
 }

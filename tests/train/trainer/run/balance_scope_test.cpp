@@ -31,7 +31,7 @@ RunConfig language() {
   model.heads = 4;
   model.kv_heads = 2;
   model.max_positions = 16;
-  model.moh = {.router = RouterKind::kLearned, .num_shared = 1, .top_k = 1};
+  model.moh = {.router = routers::kLearned, .num_shared = 1, .top_k = 1};
   language_run(run).data.sequence_length = 16;
   return run;
 }
@@ -48,7 +48,7 @@ RunConfig diffusion() {
   auto& own = dynamic_cast<DiffusionRun&>(*run.family);
   own.model = {
       .image_size = 8, .patch_size = 2, .channels = 3, .classes = 8, .layers = 2, .hidden = 32, .heads = 4};
-  own.model.moh = {.router = RouterKind::kLearned, .num_shared = 1, .top_k = 2};
+  own.model.moh = {.router = routers::kLearned, .num_shared = 1, .top_k = 2};
   own.data.drawn = 64;
   return run;
 }
@@ -145,7 +145,7 @@ TEST_CASE("train: loads that are counted first are those of the pass that is rec
   CHECK(same_bits(again.gradients, expected.gradients));
   CHECK(again.balance == expected.balance);
 
-  model_of(run).moh.router = RouterKind::kQueryNorm;
+  model_of(run).moh.router = routers::kQueryNorm;
   model_of(run).moh.straight_through = StraightThrough::kAll;
   const Step all = step_of(run, 4, BalanceScope::kGlobal);
   model_of(run).recompute = RecomputeLevel::kNone;

@@ -26,7 +26,7 @@ RunConfig fusible(RunConfig config) {
   return config;
 }
 
-RunConfig routed(RouterKind router) {
+RunConfig routed(RouterKey router) {
   RunConfig config = fusible(small_language_run());
   model_of(config).moh.router = router;
   model_of(config).moh.num_shared = 1;
@@ -85,12 +85,11 @@ const AdamWOptions no_clipping{.clip_grad_norm = 0};
 
 TEST_CASE("fused update: the same bits as an update after the backward pass, in less memory") {
   check_same(fusible(small_language_run()), 0.3);
-  for (const RouterKind router : {RouterKind::kLearned, RouterKind::kQueryNorm})
-    check_same(routed(router), 0.3);
+  for (const RouterKey router : {routers::kLearned, routers::kQueryNorm}) check_same(routed(router), 0.3);
 }
 
 TEST_CASE("fused update: weights that are used twice, recomputed layers, bfloat16, an average") {
-  RunConfig config = routed(RouterKind::kLearned);
+  RunConfig config = routed(routers::kLearned);
   model_of(config).tied_embeddings = true;
   model_of(config).recompute = RecomputeLevel::kLayer;
   config.ema.decay = 0.9;
@@ -102,7 +101,7 @@ TEST_CASE("fused update: weights that are used twice, recomputed layers, bfloat1
 }
 
 TEST_CASE("fused update: frozen parameters, and rates of their own") {
-  RunConfig config = routed(RouterKind::kLearned);
+  RunConfig config = routed(routers::kLearned);
   config.optim.adamw.groups = {{.match = {"*norm*"}, .learning_rate_scale = 0.5},
                                {.match = {"*.q_proj*"}, .freeze = true}};
   check_same(config, 0.3);

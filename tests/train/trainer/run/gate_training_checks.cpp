@@ -32,7 +32,7 @@ RunConfig run_of(GateScaling scaling, bool two_stage, Device device, const std::
   model.heads = kHeads;
   model.max_positions = 12;
   model.init_std = 0.2;  // gates that differ
-  model.moh.router = RouterKind::kLearned;
+  model.moh.router = routers::kLearned;
   model.moh.num_shared = kShared;
   model.moh.top_k = kTopK;
   model.moh.gate_scaling = scaling;

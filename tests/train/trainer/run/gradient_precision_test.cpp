@@ -63,7 +63,7 @@ TEST_CASE("gradients in bfloat16: those of float32 parameters stay float32") {
   RunConfig config = small_language_run();
   config.precision = Precision::kBFloat16;
   config.optim.adamw.gradients = Precision::kBFloat16;
-  model_of(config).moh.router = RouterKind::kLearned;
+  model_of(config).moh.router = routers::kLearned;
   model_of(config).moh.num_shared = 1;
   model_of(config).moh.top_k = 1;
   model_of(config).moh.router_precision = RouterPrecision::kFloat32;

@@ -15,7 +15,7 @@ RunConfig routed_run() {
   RunConfig run = default_language_run();
   model_of(run) = {.layers = 2, .hidden = 16, .intermediate = 16, .heads = 4, .max_positions = 64};
   MohConfig& moh = language_run(run).model.moh;
-  moh.router = RouterKind::kLearned;
+  moh.router = routers::kLearned;
   moh.num_shared = {1};
   moh.top_k = {1};
   language_run(run).data.sequence_length = 64;

@@ -44,6 +44,20 @@ E named(const ConfigJson& json, std::string_view key, E otherwise) {
   return static_cast<E>(found - names.begin());
 }
 
+/// The registered type of that name, one of `known`.
+template <class T>
+Registered<T> named(const ConfigJson& json, std::string_view key, Registered<T> otherwise,
+                    std::span<const Registered<T>> known) {
+  if (!json.has(key)) return otherwise;
+  const std::string text = json.text(key);
+  std::string names;
+  for (const Registered<T> type : known) {
+    if (type->name == text) return type;
+    names.append(names.empty() ? "" : ", ").append(type->name);
+  }
+  json.unsupported(key, "one of " + names, printable(text));
+}
+
 // ---- What the model is ----
 
 enum class ModelType { kLlama, kMistral, kQwen2, kQwen3, kMoh };
@@ -187,8 +201,8 @@ void check_routing_keys(const ConfigJson& json) {
 }
 
 /// A dense model stored as a MoH model in which every head is shared.
-bool is_dense(const ConfigJson& json, RouterKind router, const LlamaConfig& model) {
-  if (router != RouterKind::kNone) return false;
+bool is_dense(const ConfigJson& json, RouterKey router, const LlamaConfig& model) {
+  if (router->routes()) return false;
   if (!json.has("moh_router") || per_layer(json, "moh_shared_heads", model) != PerLayer(model.heads)) {
     json.damaged("moh_router", "learned or query_norm, unless every head is shared",
                  json.shown("moh_router"));
@@ -207,16 +221,16 @@ RouterPrecision router_precision(const ConfigJson& json) {
 MohConfig read_routing(const ConfigJson& json, const LlamaConfig& model) {
   check_routing_keys(json);
   MohConfig moh;
-  moh.router = named(json, "moh_router", RouterKind::kNone);
+  moh.router = named<RouterType>(json, "moh_router", routers::kNone, kHfRouters);
   if (is_dense(json, moh.router, model)) return {};
-  moh.routing = named(json, "moh_routing", moh.routing);
+  moh.routing = named<RoutingRule>(json, "moh_routing", moh.routing, kHfRoutings);
   moh.num_shared = per_layer(json, "moh_shared_heads", model);
   moh.top_k = routed_top_k(json, moh.num_shared, per_layer(json, "moh_active_heads", model), model);
   moh.shared_heads = shared_heads(json, moh.num_shared, model);
   moh.gate_scaling = named(json, "moh_gate_scaling", moh.gate_scaling);
   moh.two_stage = json.truth_or("moh_two_stage", moh.two_stage);
   moh.straight_through = named(json, "moh_straight_through", moh.straight_through);
-  const bool paper = moh.router == RouterKind::kLearned && moh.gate_scaling == GateScaling::kPaper;
+  const bool paper = !moh.router->binary_gates && moh.gate_scaling == GateScaling::kPaper;
   moh.balance_loss = named(json, "moh_balance_loss", paper ? BalanceLoss::kPaper : BalanceLoss::kCode);
   moh.router_precision = router_precision(json);
   moh.balance_weight = json.number_or("moh_balance_weight", moh.balance_weight);

@@ -11,6 +11,10 @@
 namespace moh {
 
 /// The key, and its only value, of a moh_llama whose routers are float32 in a model of another precision.
+/// The routers and rules that modeling_moh_llama.py computes.
+inline constexpr RouterKey kHfRouters[] = {routers::kNone, routers::kLearned, routers::kQueryNorm};
+inline constexpr RoutingKey kHfRoutings[] = {routings::kHeads, routings::kGroups, routings::kWithinGroups};
+
 inline constexpr std::string_view kRouterDtype = "moh_router_dtype", kRouterFloat32 = "float32";
 
 /// Whether read_hf_config() supports a `model_type`, or has a specific error message for it.

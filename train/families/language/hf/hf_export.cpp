@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -125,7 +126,7 @@ HfForm plain_form(const LlamaConfig& model, const HfWindow& window) {
 /// shared. Their LlamaConfig refuses a hidden size that is no multiple of the number of heads, whatever
 /// head_dim is.
 HfForm form_of(const LlamaConfig& model) {
-  if (model.moh.router != RouterKind::kNone) return HfForm::kMoh;
+  if (model.moh.router->routes()) return HfForm::kMoh;
   const bool same_biases = model.qkv_bias == model.o_bias;
   const std::optional<HfWindow> window = as_hf_window(model);
   if (!window) return HfForm::kMoh;
@@ -138,8 +139,8 @@ HfForm form_of(const LlamaConfig& model) {
 void add_routing(const LlamaConfig& model, OrderedJson& json) {
   const MohConfig& moh = model.moh;
   json["moh_router"] = name_of(moh.router);
-  if (moh.routing != RoutingUnit::kHeads) json["moh_routing"] = name_of(moh.routing);
-  if (moh.router == RouterKind::kNone) {
+  if (moh.routing != routings::kHeads) json["moh_routing"] = name_of(moh.routing);
+  if (!moh.router->routes()) {
     json["moh_shared_heads"] = json["moh_active_heads"] = model.heads;
     return;
   }
@@ -226,6 +227,15 @@ OrderedJson config_json(const LlamaConfig& model, std::string_view dtype, const 
   return json;
 }
 
+template <class T>
+void require_known(std::string_view key, Registered<T> type, std::span<const Registered<T>> known) {
+  if (std::ranges::count(known, type) > 0) return;
+  std::string names;
+  for (const Registered<T> each : known) names.append(names.empty() ? "" : ", ").append(each->name);
+  throw ConfigError(error_message(key, "", "one of " + names + " for transformers", std::string(type->name),
+                                  "modeling_moh_llama.py has no other; write safetensors instead"));
+}
+
 void write_json(const std::filesystem::path& path, const OrderedJson& json) {
   write_file_durably(path, json.dump(2) + "\n");
 }
@@ -234,6 +244,8 @@ void write_json(const std::filesystem::path& path, const OrderedJson& json) {
 
 void write_hf_model_files(const std::filesystem::path& folder, const LlamaConfig& model,
                           std::string_view dtype, const HfTokenIds& tokens) {
+  require_known<RouterType>("model.moh.router", model.moh.router, kHfRouters);
+  require_known<RoutingRule>("model.moh.routing", model.moh.routing, kHfRoutings);
   if (form_of(model) == HfForm::kMoh) {
     write_file_durably(folder / "configuration_moh_llama.py", configuration_moh_llama_py());
     write_file_durably(folder / "modeling_moh_llama.py", modeling_moh_llama_py());

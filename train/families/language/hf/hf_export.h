@@ -16,7 +16,7 @@ namespace moh {
 /// keys); one that none of these computes has the code, too. Tensors keep moh's names; `dtype` is that of
 /// their file as named in PyTorch ("bfloat16"), in which transformers opens the model. `folder` must exist;
 /// files of these names are replaced. read_hf_config() reads the result back to the same model. Throws
-/// StorageError.
+/// ConfigError for a router or rule that this code does not compute, StorageError.
 void write_hf_model_files(const std::filesystem::path& folder, const LlamaConfig& model,
                           std::string_view dtype, const HfTokenIds& tokens = {});
 

@@ -35,7 +35,7 @@ RopeScaling yarn() {
   return {.kind = RopeScalingKind::kYarn, .factor = 4, .original_positions = 16, .beta_fast = 4};
 }
 
-LlamaConfig moh_model(RouterKind router, PerLayer num_shared, PerLayer top_k) {
+LlamaConfig moh_model(RouterKey router, PerLayer num_shared, PerLayer top_k) {
   LlamaConfig model = dense();
   model.kv_heads = 4;
   model.moh.router = router;
@@ -53,8 +53,8 @@ LlamaConfig changed(LlamaConfig model, Change&& change) {
 }  // namespace
 
 std::vector<SampleModel> sample_models() {
-  constexpr auto kLearned = RouterKind::kLearned;
-  constexpr auto kQueryNorm = RouterKind::kQueryNorm;
+  constexpr auto kLearned = routers::kLearned;
+  constexpr auto kQueryNorm = routers::kQueryNorm;
   const auto learned = [&](std::int64_t num_shared, std::int64_t top_k) {
     return moh_model(kLearned, num_shared, top_k);
   };
@@ -152,24 +152,23 @@ std::vector<SampleModel> sample_models() {
                                               [](LlamaConfig& m) {
                                                 m.moh.shared_heads.each = {{0, 5}, {}};
                                               })},
-      {"learned_groups",
-       changed(learned(2, 1), [](LlamaConfig& m) { m.moh.routing = RoutingUnit::kGroups; })},
+      {"learned_groups", changed(learned(2, 1), [](LlamaConfig& m) { m.moh.routing = routings::kGroups; })},
       {"learned_within_groups", changed(learned(2, 2),
                                         [](LlamaConfig& m) {
                                           m.kv_heads = 2;
-                                          m.moh.routing = RoutingUnit::kWithinGroups;
+                                          m.moh.routing = routings::kWithinGroups;
                                         })},
       {"query_norm_within_groups_listed", changed(moh_model(kQueryNorm, 2, 4),
                                                   [](LlamaConfig& m) {
                                                     m.kv_heads = 2;
-                                                    m.moh.routing = RoutingUnit::kWithinGroups;
+                                                    m.moh.routing = routings::kWithinGroups;
                                                     m.moh.balance_loss = BalanceLoss::kShares;
                                                     m.moh.straight_through = StraightThrough::kAll;
                                                     m.moh.shared_heads.each = {{1, 6}, {3, 4}};
                                                   })},
       {"query_norm_groups_listed", changed(moh_model(kQueryNorm, 1, 2),
                                            [](LlamaConfig& m) {
-                                             m.moh.routing = RoutingUnit::kGroups;
+                                             m.moh.routing = routings::kGroups;
                                              m.moh.shared_heads.each = {{2}, {0}};
                                            })},
       {"learned_per_layer", moh_model(kLearned, Counts{1, 8}, Counts{1, 0})},

@@ -1,0 +1,133 @@
+#include <algorithm>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/error.h"
+#include "models/layers/head_routing.h"
+#include "models/layers/moh_config.h"
+#include "models/layers/routing_rule.h"
+#include "ops/attention/attention.h"
+#include "ops/attention/decode.h"
+#include "ops/moh/gather_heads.h"
+#include "ops/moh/head_slots.h"
+
+namespace moh {
+
+namespace {
+
+constexpr std::string_view kRouting = "moh.routing", kKvHeads = "kv_heads", kNumShared = "moh.num_shared",
+                           kTopK = "moh.top_k", kActive = "moh.active", kSharedHeads = "moh.shared_heads";
+
+std::string in_layer(std::int64_t layer) {
+  return " (layer " + number_text(layer) + ")";
+}
+
+/// Whether a count of one layer can be the same in each of its KV groups.
+bool is_multiple(std::string_view field, std::int64_t count, std::int64_t kv_heads, std::int64_t layer,
+                 ConfigFaults& faults) {
+  if (count % kv_heads == 0) return true;
+  faults.add(
+      {field, kRouting, kKvHeads},
+      "a multiple of " + faults.key(kKvHeads) + " (" + number_text(kv_heads) + ")",
+      number_text(count) + in_layer(layer),
+      "with routing: within_groups each KV group has as many; " + faults.key(field) + " counts the layer's");
+  return false;
+}
+
+/// Whether the listed shared heads of one layer are as many in each KV group.
+bool check_shared(const MohConfig& config, std::int64_t layer, QueryGroups groups, ConfigFaults& faults) {
+  if (!config.shared_heads.listed()) return true;
+  const std::int64_t size = groups.heads / groups.kv_heads;
+  const std::int64_t each = config.num_shared.at(layer) / groups.kv_heads;
+  std::vector<std::int64_t> counts(static_cast<std::size_t>(groups.kv_heads));
+  for (const std::int64_t head : config.shared_heads.at(layer)) {
+    if (head < 0 || head >= groups.heads) return false;  // reported as such
+    ++counts[static_cast<std::size_t>(head / size)];
+  }
+  const auto other = std::ranges::find_if(counts, [&](std::int64_t count) { return count != each; });
+  if (other == counts.end()) return true;
+  faults.add({kSharedHeads, kRouting, kNumShared},
+             number_text(each) + " of each " + number_text(size) +
+                 " heads that share a KV head, with routing: within_groups",
+             number_text(*other) + " of KV head " + number_text(other - counts.begin()) + in_layer(layer));
+  return false;
+}
+
+/// Counts and lists of a layer have to be the same for each of its KV groups, and groups have several heads.
+void check_within_groups(const MohConfig& config, const RoutedLayers& of, ConfigFaults& faults) {
+  const std::int64_t kv_heads = of.kv_heads;
+  if (kv_heads == 0)
+    return faults.add({kRouting}, "heads or groups", "within_groups",
+                      "only language models have groups of query heads that share a KV head");
+  const std::int64_t count = of.heads.at(0);
+  if (kv_heads < 1 || count % kv_heads != 0) return;  // reported as such
+  if (count == kv_heads)
+    return faults.add(
+        {kRouting, kKvHeads, "heads"},
+        "heads, as each of the " + number_text(count) + " query heads has a KV head of its own",
+        "within_groups",
+        "set " + faults.key(kKvHeads) + " to a divisor of " + faults.key("heads") + " below it");
+  const bool by_active = config.active != PerLayer();
+  for (std::int64_t layer = 0; layer < of.layers; ++layer) {
+    const std::int64_t shared = config.num_shared.at(layer);
+    const std::int64_t top_k = routing_of(config, of.heads.at(layer), layer).router.top_k;
+    if (!is_multiple(kNumShared, shared, kv_heads, layer, faults) ||
+        !is_multiple(by_active ? kActive : kTopK, by_active ? shared + top_k : top_k, kv_heads, layer,
+                     faults) ||
+        !check_shared(config, layer, {of.heads.at(layer), kv_heads}, faults))
+      return;
+  }
+}
+
+/// Every KV group has as many shared heads.
+void require_groups(const HeadRoutingOptions& options, std::int64_t kv_heads) {
+  const RouterOptions& router = options.router;
+  const auto refuse = [](const std::string& what, const std::string& expected, std::int64_t found) {
+    throw ValueError(error_message("router", what, expected, std::to_string(found)));
+  };
+  if (router.groups != kv_heads || router.heads % kv_heads != 0)
+    refuse("groups", "the KV heads (" + std::to_string(kv_heads) + "), a divisor of the heads",
+           router.groups);
+  std::vector<std::int64_t> shared(static_cast<std::size_t>(kv_heads));
+  for (const std::int64_t head : head_kinds(options).shared)
+    ++shared[static_cast<std::size_t>(head / (router.heads / kv_heads))];
+  for (const std::int64_t count : shared) {
+    if (count * kv_heads != router.num_shared) refuse("shared_heads", "as many of each group", count);
+  }
+}
+
+void lay_out_slots(HeadChoice& choice, std::int64_t kv_heads, const HeadRoutingOptions& /*options*/) {
+  choice.slots = head_slots(choice.pairs, kv_heads, choice.computed_heads / kv_heads);
+}
+
+/// Dense attention over slots of the selected heads, [B, T, G k, d].
+Variable attend_slots(const Variable& q, const Variable& k, const Variable& v, const HeadChoice& choice,
+                      const AttentionOptions& options) {
+  const Variable of_slots = attention(gather_heads(q, choice.slots), k, v, options);
+  return scatter_heads(of_slots, choice.gates, choice.slots);
+}
+
+Tensor decode_slots(const CachedAttention& in, const HeadChoice& choice, const AttentionOptions& options) {
+  const Tensor of_slots = gather_heads(Variable(in.q), choice.slots).value();
+  const Tensor out = attention_decode(of_slots, in.k, in.v, in.count, {}, {}, options);
+  return scatter_heads(Variable(out), choice.gates, choice.slots).value();
+}
+
+}  // namespace
+
+const RoutingRule kWithinGroupsRule{
+    .name = "within_groups",
+    .doc =
+        "query heads, as many in each group that shares a KV head, so that attention is dense over fewer "
+        "heads; `num_shared`, `top_k` and `active` stay counts of the layer, multiples of `kv_heads`. "
+        "Language models only.",
+    .parts = [](QueryGroups layer) { return std::max<std::int64_t>(layer.kv_heads, 1); },
+    .lists = false,
+    .check = &check_within_groups,
+    .require = &require_groups,
+    .lay_out = &lay_out_slots,
+    .attend = &attend_slots,
+    .decode = &decode_slots};
+
+}  // namespace moh
