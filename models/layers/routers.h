@@ -4,7 +4,7 @@
 
 namespace moh {
 
-extern const RouterType kDenseLayer, kLearnedRouter, kQueryNormRouter;
+extern const RouterType kDenseLayer, kLearnedRouter, kQueryNormRouter, kConditionRouter;
 
 /// The routers of this library as values of a configuration.
 namespace routers {
@@ -12,6 +12,7 @@ namespace routers {
 inline constexpr RouterKey kNone{kDenseLayer};
 inline constexpr RouterKey kLearned{kLearnedRouter};
 inline constexpr RouterKey kQueryNorm{kQueryNormRouter};
+inline constexpr RouterKey kCondition{kConditionRouter};
 
 }  // namespace routers
 

@@ -107,6 +107,23 @@ class Diffusion(support.MohTest):
         self.assertTrue(any("noise_mse" in record for record in support.metrics(self.folder / "run")))
         self.assert_says(self.moh("eval", "--checkpoint", "run"), "noise_mse", "16 of 16 images")
 
+    def test_heads_by_the_condition_of_a_sample_in_every_command(self):
+        by_condition = "model.moh.router=condition"
+        self.moh("train", "run.yaml", by_condition)
+        self.moh("train", "run.yaml", by_condition, "output.dir=cut", "train.steps=3")
+        self.moh("train", "run.yaml", by_condition, "output.dir=cut", "--resume", "--allow-changes", "threads=1")
+        self.assert_same_state("run", "cut")
+        self.moh("train", "run.yaml", "output.dir=by_token")
+        self.assertNotEqual(support.metrics(self.folder / "run")[-1], support.metrics(self.folder / "by_token")[-1])
+        self.assert_says(self.moh("eval", "--checkpoint", "run"), "noise_mse", "16 of 16 images")
+        self.sample("--out", "a", "-n", "4", "--batch-size", "4", "--cfg", "1.5")
+        self.sample("--out", "b", "-n", "4", "--batch-size", "1", "--cfg", "1.5")
+        self.assertEqual(self.pictures("a"), self.pictures("b"))
+        self.moh("analyze", "--checkpoint", "run", "--out", "heads.json")
+        plans = [json.loads(self.moh("plan", "run.yaml", "--json", *more)) for more in ((), (by_condition,))]
+        self.assertEqual(plans[0]["parameters"], plans[1]["parameters"])
+        self.assertLess(plans[1]["flops_per_image"], plans[0]["flops_per_image"])  # logits of samples, not of tokens
+
     def test_what_the_model_draws_meanwhile_does_not_depend_on_interruptions(self):
         """Grids at steps 3 and 6; one that a signal stops is drawn after the resume, and in the metrics once."""
         samples = 'sample={pictures: 3, steps: "1000"}'
