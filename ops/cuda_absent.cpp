@@ -2,6 +2,7 @@
 #include "ops/attention/head_lists_cuda.h"
 #include "ops/indices_kernels.h"
 #include "ops/linalg/gemm_cuda.h"
+#include "ops/moh/head_sequences_kernels.h"
 #include "ops/moh/head_slots_cuda.h"
 
 // For a build without a CUDA toolkit. It has no device tensors (core/cuda/absent.cpp), so that only the
@@ -21,6 +22,9 @@ void CudaHeadLists::fill(const HeadListArgs&) {
   not_open();
 }
 void CudaHeadSlots::fill(const HeadSlotArgs&) {
+  not_open();
+}
+void CudaHeadSequences::fill(const HeadSequenceArgs&) {
   not_open();
 }
 void cuda_gemm(const CudaGemm&, const CudaGemmData&) {

@@ -19,11 +19,20 @@ struct Operands {
   AttentionShape shape;
   Tensor q, k, v;
   bool packed = false;
-  HeadLists lists;              ///< rows undefined: all pairs
-  Tensor gates;                 ///< [B, T, H] in Acc<T> of q's dtype, or undefined
-  Tensor document_starts = {};  ///< that of shape, which it outlives
+  HeadLists lists;                 ///< rows undefined: all pairs
+  Tensor gates;                    ///< [B, T, H] in Acc<T> of q's dtype, or undefined
+  Tensor document_starts = {};     ///< that of shape, which it outlives
+  PackedSequences sequences = {};  ///< likewise
   bool by_cudnn = false;
 };
+
+/// A view of queries, of outputs, or of keys and values of their own tensors.
+template <class T>
+HeadView<T> whole_view(const Operands& o, const Tensor& x) {
+  HeadView<T> view = view_of<T>(x, 0);
+  if (o.shape.offsets != nullptr) view.batch_stride = 0;
+  return view;
+}
 
 template <class T>
 struct Views {
@@ -33,16 +42,20 @@ struct Views {
 /// Views of q, k, v or of their gradients.
 template <class T>
 Views<T> views_of(const Operands& o, const Tensor& q, const Tensor& k, const Tensor& v) {
-  if (!o.packed) return {view_of<T>(q, 0), view_of<T>(k, 0), view_of<T>(v, 0)};
+  if (!o.packed) return {whole_view<T>(o, q), whole_view<T>(o, k), whole_view<T>(o, v)};
   return {view_of<T>(q, 0), view_of<T>(q, o.shape.heads), view_of<T>(q, o.shape.heads + o.shape.kv_heads)};
 }
 
 std::int64_t num_rows(const Operands& o) {
-  return o.lists.rows.defined() ? o.lists.num_rows() : o.shape.batch * o.shape.queries * o.shape.heads;
+  return o.lists.rows.defined() ? o.lists.num_rows() : o.q.dim(0) * o.q.dim(1) * o.shape.heads;
 }
 
 std::int64_t longest_list(const Operands& o) {
   return o.lists.rows.defined() ? o.lists.longest : o.shape.queries * o.shape.heads / o.shape.kv_heads;
+}
+
+double flops_of(const Operands& o) {
+  return attention_flops(o.shape, o.q.device(), num_rows(o), o.sequences.mean_visible);
 }
 
 /// Profiles show whose kernels ran: within the op's own name, which stands for moh's.
@@ -51,12 +64,12 @@ constexpr std::string_view kByCudnn = "attention by cuDNN";
 /// Sets o.by_cudnn. lse may be undefined.
 Tensor run_forward(Operands& o, const Tensor& lse) {
   const AttentionShape& s = o.shape;
-  Tensor out = empty({s.batch, s.queries, s.heads, s.head_dim}, o.q.dtype(), o.q.device());
+  Tensor out = empty({o.q.dim(0), o.q.dim(1), s.heads, s.head_dim}, o.q.dtype(), o.q.device());
   const auto run = [&]<class Backend, class T>() {
     const Views<const T> in = views_of<const T>(o, o.q, o.k, o.v);
     AttentionForward<T> args{s, row_lists(o.lists), in.q, in.k, in.v};
     args.gates = o.gates.defined() ? o.gates.data<Acc<T>>() : nullptr;
-    args.out = view_of<T>(out, 0);
+    args.out = whole_view<T>(o, out);
     args.lse = lse.defined() ? lse.data<Acc<T>>() : nullptr;
     if constexpr (std::is_same_v<Backend, Cuda>) {
       o.by_cudnn = CudaAttention<T>::is_for_cudnn(o.op, args);
@@ -71,13 +84,12 @@ Tensor run_forward(Operands& o, const Tensor& lse) {
       attention_forward(args);
     }
   };
-  run_kernel({o.op, attention_flops(s, o.q.device(), num_rows(o))}, o.q, run,
-             [&]<class Backend, class T>() -> std::size_t {
-               if constexpr (std::is_same_v<Backend, Cuda>)
-                 return 0;
-               else
-                 return attention_forward_workspace<T>(s);
-             });
+  run_kernel({o.op, flops_of(o)}, o.q, run, [&]<class Backend, class T>() -> std::size_t {
+    if constexpr (std::is_same_v<Backend, Cuda>)
+      return 0;
+    else
+      return attention_forward_workspace<T>(s);
+  });
   return out;
 }
 
@@ -101,8 +113,8 @@ Grads run_backward(const Saved& saved, const Tensor& gradient) {
     const Views<const T> in = views_of<const T>(o, o.q, o.k, o.v);
     const Views<T> grad = views_of<T>(o, dq, dk, dv);
     AttentionBackward<T> args{s, row_lists(o.lists), in.q, in.k, in.v};
-    args.out = view_of<const T>(saved.out, 0);
-    args.dout = view_of<const T>(dout, 0);
+    args.out = whole_view<const T>(o, saved.out);
+    args.dout = whole_view<const T>(o, dout);
     args.gates = o.gates.defined() ? o.gates.data<Acc<T>>() : nullptr;
     args.lse = saved.lse.data<Acc<T>>();
     args.dq = grad.q;
@@ -122,7 +134,7 @@ Grads run_backward(const Saved& saved, const Tensor& gradient) {
     }
   };
   const std::int64_t rows = num_rows(o);
-  const KernelCall call(o.op, 2 * attention_flops(s, o.q.device(), rows));
+  const KernelCall call(o.op, 2 * flops_of(o));
   run_kernel(call, o.q, run, [&]<class Backend, class T>() -> std::size_t {
     if constexpr (std::is_same_v<Backend, Cuda>)
       return static_cast<std::size_t>(rows) * sizeof(float);
@@ -144,6 +156,8 @@ Operands separate_operands(std::string_view op, const Variable& q, const Variabl
   o.shape = {q.dim(0), q.dim(1), k.dim(1), q.dim(2), k.dim(2), q.dim(3)};
   o.document_starts = options.document_starts;
   complete_shape(op, o.shape, o.q.device(), options);
+  o.sequences = options.sequences;
+  if (o.sequences.offsets.defined()) divide_sequences(op, o.shape, o.q.device(), options);
   return o;
 }
 
@@ -152,6 +166,8 @@ Operands packed_operands(std::string_view op, const Variable& qkv, std::int64_t 
   Check(op).floating("qkv", qkv).rank("qkv", qkv, 4);
   Check(op).shape("qkv", qkv, {qkv.dim(0), qkv.dim(1), heads + 2 * kv_heads, qkv.dim(3)},
                   "query, key and value heads");
+  Check(op).require(!options.sequences.offsets.defined(), "sequences", "none in a packed projection",
+                    "packed sequences");
   Operands o{op, {}, aligned_on_gpu(qkv.value()), {}, {}, true};
   o.shape = {qkv.dim(0), qkv.dim(1), qkv.dim(1), heads, kv_heads, qkv.dim(3)};
   o.document_starts = options.document_starts;
@@ -161,6 +177,7 @@ Operands packed_operands(std::string_view op, const Variable& qkv, std::int64_t 
 
 /// Checks gates and lists and adds them to the operands.
 void select(Operands& o, const Variable& gates, const HeadLists& lists) {
+  Check(o.op).require(!o.sequences.offsets.defined(), "sequences", "none with lists", "packed sequences");
   check_lists(o.op, o.shape, o.q.device(), gates, lists);
   o.lists = lists;
   o.gates = gates.value().to(accumulate_dtype(o.q.dtype()));

@@ -5,6 +5,14 @@
 
 namespace moh {
 
+/// Sequences of different lengths that are packed into one of batch 1, one after the other.
+struct PackedSequences {
+  Tensor offsets;            ///< int64 [sequences + 1]: the token with which each begins, and their number
+  std::int64_t longest = 0;  ///< in a dry run, which has no offsets: tokens of the longest sequence
+  /// Keys that a query sees on average, for the FLOPs where the host does not have the offsets.
+  double mean_visible = 0;
+};
+
 /// Mask and scale of attention. Query t has position p = query_offset + t, key s position s. The parts of the
 /// mask intersect; keys that no query of a tile sees are skipped, forward and backward.
 struct AttentionOptions {
@@ -17,6 +25,12 @@ struct AttentionOptions {
   /// [B, T] int32 on the device of q, or undefined: the position of the first key of each query's document;
   /// a causal query sees no key before it. Ascending in t, at most the query's position.
   Tensor document_starts = {};
+  /// With offsets, the B = 1 sequence consists of several, whose tokens see those of their own alone:
+  /// document_starts must be given, and not lie before a token's sequence. Only attention() takes it, under a
+  /// causal mask without a window. The CPU then computes each sequence as it would alone: the same bits, if
+  /// the longest has at most 2048 tokens (longer ones divide the keys of the backward pass otherwise). A GPU
+  /// has the mask alone.
+  PackedSequences sequences = {};
 };
 
 /// Multi-head attention (Vaswani et al. 2017, arXiv 1706.03762), softmax(scale q k^T) v per head, in blocks

@@ -23,6 +23,11 @@ struct AttentionShape {
   std::int64_t window = 0;  ///< keys p - window + 1 ... p; 0: no window
   /// [B, T], ascending in t, or none: the first key of the query's document.
   const std::int32_t* document_starts = nullptr;
+  /// [batch + 1], or none: the sequences have different lengths and lie one after the other, as in
+  /// AttentionOptions::sequences. Then sequence b has the tokens from offsets[b] to offsets[b + 1],
+  /// `queries` and `keys` are the length of the longest, document_starts counts from the first token of all,
+  /// and views have a batch_stride of 0. CPU kernels only.
+  const std::int64_t* offsets = nullptr;
 };
 
 /// A strided view [B, T, H, d] whose last axis is contiguous, strides in elements: a tensor, or the queries,

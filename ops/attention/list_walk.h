@@ -27,6 +27,8 @@ struct List {
   std::int64_t group;           // query heads per KV head
   std::int64_t first, rows;     // number of its first row among the rows of all lists, and its length
   std::int64_t num_pairs;       // selected or not
+  std::int64_t keys;            // of its sequence
+  std::int64_t origin;          // token of the views that the list's first one is, among packed sequences
   const std::int32_t* entries;  // or null: all pairs
 };
 
@@ -36,7 +38,11 @@ constexpr List list_at(const AttentionShape& shape, const RowLists& lists, std::
   list.kv_head = number % shape.kv_heads;
   list.group = shape.heads / shape.kv_heads;
   list.num_pairs = shape.queries * list.group;
-  if (lists.rows) {
+  list.keys = shape.keys;
+  if (shape.offsets) {
+    list.first = list.origin = shape.offsets[list.batch];
+    list.rows = list.num_pairs = list.keys = shape.offsets[list.batch + 1] - list.first;
+  } else if (lists.rows) {
     list.first = lists.offsets[number];
     list.rows = lists.offsets[number + 1] - list.first;
     list.entries = lists.rows + list.first;
@@ -49,7 +55,7 @@ constexpr List list_at(const AttentionShape& shape, const RowLists& lists, std::
 
 /// The list that contains row `number`, where rows are numbered through all lists.
 constexpr List list_of_row(const AttentionShape& shape, const RowLists& lists, std::int64_t number) {
-  if (lists.rows == nullptr)
+  if (lists.rows == nullptr)  // never among packed sequences, which only the CPU has
     return list_at(shape, lists, number / (shape.queries * (shape.heads / shape.kv_heads)));
   std::int64_t low = 0, high = shape.batch * shape.kv_heads - 1;
   while (low < high) {
@@ -65,6 +71,7 @@ constexpr List list_of_row(const AttentionShape& shape, const RowLists& lists, s
 
 /// Rows of all lists together.
 constexpr std::int64_t total_rows(const AttentionShape& shape, const RowLists& lists) {
+  if (shape.offsets) return shape.offsets[shape.batch];
   return lists.rows ? lists.offsets[shape.batch * shape.kv_heads] : shape.batch * shape.queries * shape.heads;
 }
 
@@ -94,7 +101,9 @@ constexpr Range visible_keys(const AttentionShape& shape, std::int64_t batch, st
   const std::int64_t position = shape.query_offset + token, end = min_of(shape.keys, position + 1);
   std::int64_t begin = shape.window > 0 ? position + 1 - shape.window : 0;
   if (shape.document_starts != nullptr) {
-    const std::int64_t start = shape.document_starts[batch * shape.queries + token];
+    const std::int64_t origin = shape.offsets ? shape.offsets[batch] : 0;
+    const std::int64_t row = shape.offsets ? origin + token : batch * shape.queries + token;
+    const std::int64_t start = shape.document_starts[row] - origin;
     begin = begin < start ? start : begin;
   }
   return {clamp(begin, 0, end - 1), end};  // kernels may rely on a key, whatever the starts say
@@ -123,12 +132,12 @@ constexpr Range rows_seeing(const AttentionShape& shape, const List& list, const
 
 template <class T>
 constexpr T* row_of(const HeadView<T>& view, const List& list, const Pair& pair) {
-  return view.data + list.batch * view.batch_stride + pair.token * view.token_stride +
+  return view.data + list.batch * view.batch_stride + (list.origin + pair.token) * view.token_stride +
          (list.kv_head * list.group + pair.head) * view.head_stride;
 }
 template <class T>
 constexpr T* key_row(const HeadView<T>& view, const List& list, std::int64_t key) {
-  return view.data + list.batch * view.batch_stride + key * view.token_stride +
+  return view.data + list.batch * view.batch_stride + (list.origin + key) * view.token_stride +
          list.kv_head * view.head_stride;
 }
 constexpr std::int64_t gate_index(const AttentionShape& shape, const List& list, const Pair& pair) {

@@ -68,6 +68,39 @@ void complete_shape(std::string_view op, AttentionShape& s, Device device, const
   s.scale = options.scale > 0.0 ? options.scale : 1.0 / std::sqrt(static_cast<double>(s.head_dim));
 }
 
+void divide_sequences(std::string_view op, AttentionShape& s, Device device,
+                      const AttentionOptions& options) {
+  const Tensor& offsets = options.sequences.offsets;
+  Check(op)
+      .dtype("sequences", Variable(offsets), DType::kInt64)
+      .rank("sequences", Variable(offsets), 1)
+      .require(
+          s.batch == 1 && s.queries == s.keys && s.query_offset == 0, "sequences",
+          "one batch of as many queries as keys",
+          std::to_string(s.batch) + " of " + std::to_string(s.queries) + " and " + std::to_string(s.keys))
+      .require(s.heads == s.kv_heads && s.window == 0 && options.document_starts.defined(), "sequences",
+               "document_starts in place of a window, and as many KV heads as heads", "others");
+  check_same_device(op, "sequences", offsets, device);
+  if (device != kCpu) return;
+  const std::int64_t count = offsets.dim(0) - 1, tokens = s.queries;
+  s.batch = count;
+  s.queries = s.keys = options.sequences.longest;
+  if (dry_run()) return;
+  const auto* begins = offsets.data<std::int64_t>();
+  Check(op).require(count >= 0 && begins[0] == 0 && begins[count] == tokens, "sequences",
+                    "offsets from 0 to the " + std::to_string(tokens) + " tokens", "others");
+  s.queries = s.keys = 0;
+  for (std::int64_t i = 0; i < count; ++i) {
+    const std::int64_t length = begins[i + 1] - begins[i];
+    const bool has_starts = length <= 0 || s.document_starts[begins[i]] >= begins[i];
+    Check(op).require(length >= 0 && has_starts, "sequences",
+                      "ascending offsets, and document_starts not before them",
+                      "others (sequence " + std::to_string(i) + ")");
+    s.queries = s.keys = std::max(s.keys, length);
+  }
+  s.offsets = begins;
+}
+
 void check_lists(std::string_view op, const AttentionShape& s, Device device, const Variable& gates,
                  const HeadLists& lists) {
   Check(op).floating("gates", gates).shape("gates", gates, {s.batch, s.queries, s.heads});
@@ -87,9 +120,12 @@ double mean_visible_keys(const AttentionShape& s, bool knows_documents) {
   if (!s.causal) return static_cast<double>(s.keys);
   if (s.document_starts != nullptr && knows_documents) {
     double pairs = 0;
-    for (std::int64_t i = 0; i < s.batch * s.queries; ++i)
-      pairs += static_cast<double>(visible_keys(s, i / s.queries, i % s.queries).size());
-    return pairs / static_cast<double>(std::max<std::int64_t>(s.batch * s.queries, 1));
+    for (std::int64_t b = 0; b < s.batch; ++b) {
+      const std::int64_t queries = s.offsets ? s.offsets[b + 1] - s.offsets[b] : s.queries;
+      for (std::int64_t t = 0; t < queries; ++t) pairs += static_cast<double>(visible_keys(s, b, t).size());
+    }
+    const std::int64_t all = s.offsets ? s.offsets[s.batch] : s.batch * s.queries;
+    return pairs / static_cast<double>(std::max<std::int64_t>(all, 1));
   }
   const auto sum_of = [](std::int64_t first, std::int64_t last) {  // first + ... + last
     return static_cast<double>(first + last) * static_cast<double>(last - first + 1) / 2;
@@ -103,10 +139,11 @@ double mean_visible_keys(const AttentionShape& s, bool knows_documents) {
 
 }  // namespace
 
-double attention_flops(const AttentionShape& s, Device device, std::int64_t rows) {
+double attention_flops(const AttentionShape& s, Device device, std::int64_t rows, double mean_visible) {
   const bool knows_documents = device == kCpu && !dry_run();
-  return 4 * static_cast<double>(rows) * mean_visible_keys(s, knows_documents) *
-         static_cast<double>(s.head_dim);
+  const double keys =
+      mean_visible > 0 && !knows_documents ? mean_visible : mean_visible_keys(s, knows_documents);
+  return 4 * static_cast<double>(rows) * keys * static_cast<double>(s.head_dim);
 }
 
 RowLists row_lists(const HeadLists& lists) {

@@ -18,6 +18,10 @@ namespace moh {
 void complete_shape(std::string_view op, AttentionShape& shape, Device device,
                     const AttentionOptions& options);
 
+/// Checks options.sequences, which must outlive the shape, against a complete shape of batch 1. On a CPU it
+/// becomes the shape of sequences of different lengths.
+void divide_sequences(std::string_view op, AttentionShape& shape, Device device,
+                      const AttentionOptions& options);
 /// Checks gates [B, T, H] and lists, which must match each other, against the shape and device
 /// of the queries.
 void check_lists(std::string_view op, const AttentionShape& shape, Device device, const Variable& gates,
@@ -28,9 +32,10 @@ RowLists row_lists(const HeadLists& lists);
 
 /// Model FLOPs of a forward pass over `rows` (token, head) pairs on `device`: q k^T and the weighted sum of v
 /// over the keys that a query attends to on average. Documents count where the host holds their starts; in a
-/// dry run and on a GPU, a sequence counts as one document. A backward pass has twice as many: recomputed
-/// scores are not counted.
-double attention_flops(const AttentionShape& shape, Device device, std::int64_t rows);
+/// dry run and on a GPU, a query sees `mean_visible` keys, or if this is 0, a sequence counts as one
+/// document. A backward pass has twice as many: recomputed scores are not counted.
+double attention_flops(const AttentionShape& shape, Device device, std::int64_t rows,
+                       double mean_visible = 0);
 
 /// Heads from `first_head` on of x [B, T, heads, d]. T may be const.
 template <class T>

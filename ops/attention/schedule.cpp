@@ -114,8 +114,8 @@ std::vector<KeyTask> plan_keys(const AttentionShape& shape, const RowLists& list
   std::vector<Costed<KeyTask>> costed;
   for (std::int64_t l = 0; l < shape.batch * shape.kv_heads; ++l) {
     const List list = list_at(shape, lists, l);
-    for (std::int64_t begin = 0; begin < shape.keys; begin += keys) {
-      const std::int64_t end = std::min(shape.keys, begin + keys);
+    for (std::int64_t begin = 0; begin < list.keys; begin += keys) {
+      const std::int64_t end = std::min(list.keys, begin + keys);
       costed.push_back({pairs_with_keys(shape, list, begin, end), {l, begin, end, begin / keys}});
     }
   }

@@ -36,16 +36,39 @@ void fill_table(const RopeTable& table, const Angles& angles) {
   });
 }
 
-/// `starts` may be undefined.
-Tensor rotated(const Tensor& x, const RopeTable& table, const Tensor& starts, int direction) {
-  const RopeSizes sizes{x.dim(0), x.dim(1), x.dim(2), x.dim(3) / 2,
-                        starts.defined() ? starts.data<std::int32_t>() : nullptr};
+Tensor rotated(const Tensor& x, const RopeTable& table, const RopeSizes& sizes, int direction) {
   Tensor y = empty_like(x);
   run_kernel("rope", x, [&]<class Backend, class T>() {
     RopeKernels<Backend, T>::rotate(x.data<T>(), table.cos.data<Acc<T>>(), table.sin.data<Acc<T>>(),
                                     static_cast<Acc<T>>(direction), y.data<T>(), sizes);
   });
   return y;
+}
+
+/// The rotation by `table` of x with these sizes, whose pointers are to `numbers`.
+Variable recorded(const Variable& x, const RopeTable& table, const RopeSizes& sizes, const Tensor& numbers) {
+  return record(
+      "rope", rotated(x.value(), table, sizes, 1), {x},
+      [table, sizes, numbers](const Tensor& dy) -> Grads { return {rotated(dy, table, sizes, -1)}; });
+}
+
+void check_positions(const Variable& x, const RopeTable& table, const Tensor& positions) {
+  constexpr auto kOp = "rope_at";
+  Check(kOp)
+      .dtype("positions", Variable(positions), DType::kInt32)
+      .shape("positions", Variable(positions), {x.dim(0), x.dim(1)});
+  if (positions.device() != x.device())
+    throw DeviceError(
+        error_message(kOp, "positions", device_name(x.device()) + " as x", device_name(positions.device())));
+  const std::int64_t rows = table.cos.dim(0);
+  Check(kOp).require(rows > 0 || positions.numel() == 0, "table", "a row or more", "none");
+  if (positions.device() != kCpu || dry_run()) return;
+  for (const std::int32_t position : positions.span<std::int32_t>()) {
+    if (position < 0 || position >= rows)
+      throw ValueError(error_message(kOp, "positions",
+                                     "0 to " + std::to_string(rows - 1) + ", rows of the table",
+                                     std::to_string(position)));
+  }
 }
 
 }  // namespace
@@ -115,11 +138,18 @@ void check_rope_operands(std::string_view op, const Variable& x, const RopeTable
 
 Variable rope(const Variable& x, const RopeTable& table, const Tensor& document_starts) {
   check_rope_operands("rope", x, table, document_starts);
-  const RopeTable rows = table.rows(0, x.dim(1));
-  return record("rope", rotated(x.value(), rows, document_starts, 1), {x},
-                [rows, document_starts](const Tensor& dy) -> Grads {
-                  return {rotated(dy, rows, document_starts, -1)};
-                });
+  const RopeSizes sizes{x.dim(0), x.dim(1), x.dim(2), x.dim(3) / 2,
+                        document_starts.defined() ? document_starts.data<std::int32_t>() : nullptr};
+  return recorded(x, table.rows(0, x.dim(1)), sizes, document_starts);
+}
+
+Variable rope_at(const Variable& x, const RopeTable& table, const Tensor& positions) {
+  check_rope_operands("rope_at", x, table, {});
+  check_positions(x, table, positions);
+  RopeSizes sizes{x.dim(0), x.dim(1), x.dim(2), x.dim(3) / 2};
+  sizes.rows = positions.data<std::int32_t>();
+  sizes.table_rows = table.cos.dim(0);
+  return recorded(x, table, sizes, positions);
 }
 
 }  // namespace moh

@@ -39,6 +39,11 @@ RopeTable rope_table(std::int64_t num_positions, std::int64_t head_dim, double t
 /// square of the table's factor. Saves the table. Throws ShapeError, DTypeError, DeviceError, ValueError.
 Variable rope(const Variable& x, const RopeTable& table, const Tensor& document_starts = {});
 
+/// rope() with the table's row positions[b, t], int32 [B, T] on the device of x, for token t: tokens need not
+/// be neighbours. Where the host holds them, positions outside of the table throw ValueError; on a GPU they
+/// are read as the nearest.
+Variable rope_at(const Variable& x, const RopeTable& table, const Tensor& positions);
+
 /// Throws what rope() does for a table and starts that do not fit x [B, T, H, d]; `op` names the op in the
 /// message.
 void check_rope_operands(std::string_view op, const Variable& x, const RopeTable& table,

@@ -14,9 +14,16 @@ struct RopeSizes {
   std::int64_t half = 0;
   /// [batch, positions], or none: token t has the angles of row t - starts[t].
   const std::int32_t* starts = nullptr;
+  /// [batch, positions], or none: the row of each token's angles, of `table_rows`, in place of its number.
+  const std::int32_t* rows = nullptr;
+  std::int64_t table_rows = 0;
 
   /// The row of the angles of a token of all sequences.
   constexpr std::int64_t row(std::int64_t token) const {
+    if (rows != nullptr) {
+      const std::int64_t row = rows[token];
+      return row < 0 ? 0 : row < table_rows ? row : table_rows - 1;  // never outside of the table
+    }
     const std::int64_t position = token % positions;
     if (starts == nullptr) return position;
     const std::int64_t start = starts[token];

@@ -5,6 +5,7 @@
 
 #include "core/error.h"
 #include "tests/ops/op_cases.h"
+#include "tests/support/same_bits.h"
 
 using namespace moh;
 using namespace moh::test;
@@ -174,6 +175,35 @@ TEST_CASE("ops: a factor of 1 leaves the frequencies of rope as they are") {
                               scaled = rope_frequencies(64, kTheta, {kind, 1});
     for (std::size_t i = 0; i < plain.size(); ++i) CHECK(scaled[i] == Approx(plain[i]).epsilon(1e-15));
   }
+}
+
+TEST_CASE("ops: rope_at has the bits of rope, forward and backward, at positions in any order") {
+  constexpr std::int64_t kRows = 11, kWidth = 6;
+  const RopeTable table = rope_table(kRows, kWidth, kTheta);
+  const Tensor in = normal({1, kRows, 2, kWidth}).to(DType::kFloat32),
+               dy = normal({1, kRows, 2, kWidth}, 2).to(DType::kFloat32);
+  const Variable x(in, true);
+  const Variable y = rope(x, table);
+  y.backward(dy);
+  Tensor positions = empty({1, kRows}, DType::kInt32), mixed = empty_like(in), mixed_dy = empty_like(in);
+  const auto source = [](std::int64_t row) { return row * 7 % kRows; };
+  for (std::int64_t row = 0; row < kRows; ++row) {
+    positions.data<std::int32_t>()[row] = static_cast<std::int32_t>(source(row));
+    mixed.select(0).select(row).copy_from(in.select(0).select(source(row)));
+    mixed_dy.select(0).select(row).copy_from(dy.select(0).select(source(row)));
+  }
+  const Variable mixed_x(mixed, true);
+  const Variable mixed_y = rope_at(mixed_x, table, positions);
+  mixed_y.backward(mixed_dy);
+  for (std::int64_t row = 0; row < kRows; ++row) {
+    CHECK(same_bits(mixed_y.value().select(0).select(row), y.value().select(0).select(source(row))));
+    CHECK(same_bits(mixed_x.grad().select(0).select(row), x.grad().select(0).select(source(row))));
+  }
+  positions.data<std::int32_t>()[3] = kRows;
+  CHECK_THROWS_WITH(rope_at(mixed_x, table, positions),
+                    "rope_at: positions: expected 0 to 10, rows of the table, found 11");
+  CHECK_THROWS_AS(rope_at(mixed_x, table, zeros({1, kRows}, DType::kInt64)), DTypeError);
+  CHECK_THROWS_AS(rope_at(mixed_x, table, zeros({1, 3}, DType::kInt32)), ShapeError);
 }
 
 TEST_CASE("ops: rope refuses what does not fit") {

@@ -6,6 +6,7 @@
 #include "ops/attention/head_lists.h"
 #include "ops/moh/gather_heads.h"
 #include "ops/moh/head_router.h"
+#include "ops/moh/head_sequences.h"
 #include "ops/moh/query_norm.h"
 #include "ops/moh/scale_heads.h"
 #include "train/apps/bench/op_cases.h"
@@ -117,6 +118,37 @@ StreamingCase make_scatter(Placement placement, std::int64_t bytes) {
           [=] { return scatter_heads(input(y), input(gates), slots); }};
 }
 
+/// The pairs of random heads of each token, half of them, as sequences of the heads.
+HeadSequences half_of_heads(std::int64_t tokens, Device device) {
+  const Tensor selected = zeros({1, tokens, kHeads}, DType::kUInt8);
+  for (std::int64_t i = 0; i < tokens * kSlotGroups; ++i)
+    selected.data<std::uint8_t>()[2 * i + (random_uniform({1, 7}, static_cast<std::uint64_t>(i)) < 0.5F)] = 1;
+  return head_sequences(build_head_lists(selected.to(device), kHeads, kSlotGroups));
+}
+
+/// Forward reads and writes the rows of the pairs; backward reads their gradients, and writes those of all
+/// heads twice, zeros first.
+StreamingCase make_gather_pairs(Placement placement, std::int64_t bytes) {
+  const std::int64_t tokens = count_for(placement.dtype, bytes, kHeads * kHeadDim);
+  const Tensor x = random_tensor({1, tokens, kHeads, kHeadDim}, placement, 1);
+  const HeadSequences sequences = half_of_heads(tokens, placement.device);
+  const double of_rows = bytes_of(x) / 2 + bytes_of(sequences.pairs);
+  return {to_string(x.shape()), of_rows + bytes_of(x) / 2, of_rows + 1.5 * bytes_of(x),
+          [=] { return gather_pairs(input(x), sequences); }};
+}
+
+/// Forward reads the rows and writes those of all heads, zeros first; backward reads rows and their
+/// gradients, and writes other gradients.
+StreamingCase make_scatter_pairs(Placement placement, std::int64_t bytes) {
+  const std::int64_t tokens = count_for(placement.dtype, bytes, kHeads * kHeadDim);
+  const HeadSequences sequences = half_of_heads(tokens, placement.device);
+  const Tensor y = random_tensor({1, sequences.num_rows(), 1, kHeadDim}, placement, 1);
+  const Tensor gates = random_tensor({1, tokens, kHeads}, Placement(DType::kFloat32, placement.device), 2);
+  const double factors = bytes_of(gates) + bytes_of(sequences.pairs);
+  return {to_string(y.shape()), 4 * bytes_of(y) + factors, 3 * bytes_of(y) + factors + bytes_of(gates),
+          [=] { return scatter_pairs(input(y), input(gates), sequences); }};
+}
+
 }  // namespace
 
 std::vector<StreamingFamily> of_heads() {
@@ -129,6 +161,8 @@ std::vector<StreamingFamily> of_heads() {
                 }),
           {"gather_heads", make_gather},
           {"scatter_heads", make_scatter},
+          {"gather_pairs", make_gather_pairs},
+          {"scatter_pairs", make_scatter_pairs},
           {"append_to_cache", make_append},
           {"attention_decode", make_decode}};
 }
