@@ -8,6 +8,8 @@
 #include <utility>
 #include <vector>
 
+#include "models/layers/routed_keys_config.h"
+
 namespace moh {
 
 namespace {
@@ -133,7 +135,8 @@ struct Check {
   void check_dense() const {
     if (moh.num_shared == PerLayer() && moh.top_k == PerLayer() && !moh.shared_heads.listed() &&
         moh.top_k_ratio == 0 && moh.active == PerLayer() && moh.routing == routings::kHeads &&
-        moh.learn_shared_until == 0 && moh.top_k_anneal_until == 0)
+        moh.learn_shared_until == 0 && moh.top_k_anneal_until == 0 && moh.routed == RoutedRows::kQueries &&
+        moh.positions == HeadPositions::kSequence && moh.shared_window == 0)
       return;
     faults.add({kRouter, kNumShared, kTopK},
                "a router for " + faults.key(kNumShared) + " and " + faults.key(kTopK), "none",
@@ -210,6 +213,7 @@ struct Check {
     }
     check_shared_heads();
     check_rule();
+    check_routed_keys(moh, {of.heads.at(0), of.kv_heads}, faults);
     check_learned();
     check_anneal();
   }

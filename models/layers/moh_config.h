@@ -16,6 +16,18 @@ enum class RouterInit {
   kZeros,   ///< all routed heads are equally probable, as in MoA (arXiv 2210.05144)
 };
 
+/// The rows of a token that exist in its selected heads alone.
+enum class RoutedRows {
+  kQueries,            ///< its queries; every head has the keys and values of all tokens
+  kQueriesKeysValues,  ///< keys and values, too: a head sees the tokens that selected it (NAMOH, 2609.38832)
+};
+
+/// How positions of the rotary embedding are counted.
+enum class HeadPositions {
+  kSequence,  ///< a row has the position of its token
+  kHead,      ///< with kQueriesKeysValues, its number among the rows of its head
+};
+
 /// The tokens over which the load-balance loss is defined (docs/load_balance.md).
 enum class BalanceScope {
   kMicroBatch,  ///< those of each micro-batch, as in the released code
@@ -33,9 +45,13 @@ enum class BalanceLayers {
 struct MohConfig {
   RouterKey router = routers::kNone;
   RoutingKey routing = routings::kHeads;  ///< what the fields below count as heads
-  PerLayer num_shared;                    ///< heads that are active for every token
-  HeadSet shared_heads;                   ///< which heads these are
-  PerLayer top_k;                         ///< routed heads that each token keeps
+  RoutedRows routed = RoutedRows::kQueries;
+  HeadPositions positions = HeadPositions::kSequence;
+  /// Tokens that a query of a shared head sees, itself included, with kQueriesKeysValues; 0: all before it.
+  std::int64_t shared_window = 0;
+  PerLayer num_shared;   ///< heads that are active for every token
+  HeadSet shared_heads;  ///< which heads these are
+  PerLayer top_k;        ///< routed heads that each token keeps
   /// top_k as a share of the routed heads of a layer, rounded, at least 1; 0: top_k says how many.
   double top_k_ratio = 0;
   /// Active heads, the shared ones included, that a user gave in place of top_k. Only while a configuration

@@ -48,8 +48,61 @@ LayerCache::LayerCache(std::int64_t batch, std::int64_t kv_heads, std::int64_t c
       capacity_(capacity),
       window_(window) {}
 
+LayerCache::LayerCache(std::int64_t batch, std::span<const std::int64_t> windows, std::int64_t capacity,
+                       std::int64_t head_dim, DType dtype, Device device)
+    : capacity_(capacity), window_(0) {
+  for (std::int64_t b = 0; b < batch; ++b) {
+    for (const std::int64_t window : windows) {
+      const bool grows = slots_for(capacity, window) == capacity;
+      heads_.emplace_back(1, 1, grows ? 0 : capacity, head_dim, window, dtype, device);
+      heads_.back().capacity_ = capacity;
+      heads_.back().grows_ = grows;
+    }
+  }
+}
+
+void LayerCache::require_room(std::int64_t count) const {
+  if (length_ + count <= capacity_) return;
+  throw ShapeError(error_message("kv cache", "tokens", "at most the capacity of " + std::to_string(capacity_),
+                                 std::to_string(length_ + count)));
+}
+
+void LayerCache::advance(std::int64_t count) {
+  require_room(count);
+  length_ += count;
+}
+
+/// Makes room for so many rows. Each copy adds an eighth, so that a row costs the copies of eight others at
+/// most.
+void LayerCache::grow_to(std::int64_t rows) {
+  if (!grows_ || rows <= k_.dim(2)) return;
+  const std::int64_t slots = k_.dim(2);
+  constexpr std::int64_t kUnit = 64;
+  const std::int64_t wanted = (std::max(rows, slots + slots / 8) + kUnit - 1) / kUnit * kUnit;
+  const Shape shape{k_.dim(0), k_.dim(1), std::min(capacity_, wanted), k_.dim(3)};
+  for (Tensor* of : {&k_, &v_}) {
+    const Tensor more = empty(shape, of->dtype(), of->device());
+    copy_slots(*of, 0, stored_, more);
+    *of = more;
+  }
+}
+
+void LayerCache::set_length(std::int64_t length) {
+  grow_to(length);
+  length_ = length;
+  stored_ = heads_.empty() ? std::min(length, k_.dim(2)) : 0;
+}
+
+std::int64_t LayerCache::bytes() const {
+  std::int64_t bytes = k_.defined() ? static_cast<std::int64_t>(k_.bytes() + v_.bytes()) : 0;
+  for (const LayerCache& head : heads_) bytes += head.bytes();
+  return bytes;
+}
+
 LayerCache LayerCache::clone() const {
   LayerCache copy = *this;
+  for (LayerCache& head : copy.heads_) head = head.clone();
+  if (!k_.defined()) return copy;
   copy.k_ = k_.clone();
   copy.v_ = v_.clone();
   return copy;
@@ -62,12 +115,11 @@ KvCache KvCache::clone() const {
 }
 
 LayerCache::Keys LayerCache::append(const Tensor& new_k, const Tensor& new_v) {
-  const std::int64_t count = new_k.dim(1), slots = k_.dim(2);
-  if (length_ + count > capacity_) {
-    throw ShapeError(error_message("kv cache", "tokens",
-                                   "at most the capacity of " + std::to_string(capacity_),
-                                   std::to_string(length_ + count)));
-  }
+  MOH_CHECK(heads_.empty(), "rows of a cache of heads are appended to them");
+  const std::int64_t count = new_k.dim(1);
+  require_room(count);
+  grow_to(stored_ + count);
+  const std::int64_t slots = k_.dim(2);
   // The first of the new tokens sees a window less itself.
   const std::int64_t needed = stored_ + count <= slots ? stored_ : kept_of(stored_, window_ - 1);
   Keys keys{k_, v_, needed + count};
@@ -101,9 +153,9 @@ void LayerCache::rewind(std::int64_t length) {
 }
 
 std::int64_t KvCache::bytes() const {
-  std::size_t bytes = 0;
-  for (const LayerCache& layer : layers) bytes += layer.k().bytes() + layer.v().bytes();
-  return static_cast<std::int64_t>(bytes);
+  std::int64_t bytes = 0;
+  for (const LayerCache& layer : layers) bytes += layer.bytes();
+  return bytes;
 }
 
 bool KvCache::holds_all() const {

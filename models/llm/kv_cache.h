@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "core/tensor.h"
@@ -30,6 +31,16 @@ class LayerCache {
   LayerCache(std::int64_t batch, std::int64_t kv_heads, std::int64_t capacity, std::int64_t head_dim,
              std::int64_t window, DType dtype, Device device);
 
+  /// For B sequences of up to `capacity` tokens of which each of `windows.size()` heads stores those that
+  /// select it: a cache of its own for each (sequence, head), of batch 1 and one head, with the head's
+  /// window. Memory of heads without a window grows with their rows, by an eighth at a time.
+  LayerCache(std::int64_t batch, std::span<const std::int64_t> windows, std::int64_t capacity,
+             std::int64_t head_dim, DType dtype, Device device);
+  /// The caches of [B, H], to which the rows of the heads are appended; empty for a cache of all tokens.
+  std::span<LayerCache> heads() { return heads_; }
+  /// Counts `count` tokens more, whose rows the heads take. Throws as append() does.
+  void advance(std::int64_t count);
+
   /// Appends new_k and new_v [B, T, G, d] and returns the keys that these tokens see, theirs included. Throws
   /// ShapeError naming the capacity when they do not fit.
   Keys append(const Tensor& new_k, const Tensor& new_v);
@@ -47,22 +58,26 @@ class LayerCache {
   std::int64_t length() const { return length_; }
   std::int64_t capacity() const { return capacity_; }
   /// Whether no token so far was dropped.
-  bool holds_all() const { return stored_ == length_; }
+  bool holds_all() const { return stored_ == length_ && heads_.empty(); }
   /// Forgets the tokens from `length` on, so that others can follow the first ones. Throws ValueError above
-  /// the tokens so far, and where the first ones were dropped.
+  /// the tokens so far, where the first ones were dropped, and for a cache of heads().
   void rewind(std::int64_t length);
   /// The slots, [B, G, slots, d].
   const Tensor& k() const { return k_; }
   const Tensor& v() const { return v_; }
   /// As if `length` tokens had been appended whose keys and values are what the slots hold (measurements).
-  void set_length(std::int64_t length) {
-    length_ = length;
-    stored_ = std::min(length, k_.dim(2));
-  }
+  void set_length(std::int64_t length);
+  /// Memory of the slots.
+  std::int64_t bytes() const;
 
  private:
+  void require_room(std::int64_t count) const;
+  void grow_to(std::int64_t rows);
+
   Tensor k_, v_;
   std::int64_t capacity_, window_;
+  bool grows_ = false;
+  std::vector<LayerCache> heads_;
   std::int64_t length_ = 0;
   std::int64_t stored_ = 0;  // of the tokens so far, the last, in slots 0 ... stored_ - 1
   bool keeps_last_ = false;

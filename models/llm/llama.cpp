@@ -125,17 +125,30 @@ KvCache Llama::make_cache(std::int64_t batch, std::int64_t capacity) const {
   }
   KvCache cache;
   for (std::int64_t i = 0; i < config_.layers; ++i) {
+    if (const RoutedKeys* routed = model_.layers[static_cast<std::size_t>(i)]->routed_keys()) {
+      cache.layers.emplace_back(batch, routed->windows(), capacity, config_.head_dim, dtype(), device());
+      continue;
+    }
     cache.layers.emplace_back(batch, config_.kv_heads, capacity, config_.head_dim,
                               config_.sliding_window.at(i), dtype(), device());
   }
   return cache;
 }
 
+bool Llama::counts_in_heads() const {
+  return config_.moh.positions == HeadPositions::kHead;
+}
+
+/// The rows of `count` tokens after `before` others; where heads count positions, those of all positions.
+RopeTable Llama::rows_after(std::int64_t before, std::int64_t count) const {
+  return counts_in_heads() ? rope_.rows(0, config_.max_positions) : rope_.rows(before, count);
+}
+
 Tensor Llama::decode_hidden(const Tensor& tokens, KvCache& cache) const {
   const NoGrad no_grad;
   const MathModeScope mode(placement().math);
   require_tokens(tokens, cache.length(), config_.max_positions);
-  const RopeTable table = rope_.rows(cache.length(), tokens.dim(1));
+  const RopeTable table = rows_after(cache.length(), tokens.dim(1));
   Variable x = embedding(model_.embed_tokens.weight, tokens.to(device()));
   for (std::size_t i = 0; i < model_.layers.size(); ++i) {
     x = model_.layers[i]->decode(x, table, cache.layers[i]);
@@ -170,8 +183,8 @@ RopeTable Llama::next_rows(std::span<const std::int64_t> counts, std::span<KvCac
   RopeTable all;
   std::int64_t begin = 0;
   for (std::size_t b = 0; b < caches.size(); ++b) {
-    const RopeTable rows = rope_.rows(caches[b]->length(), counts[b]);
-    if (caches.size() == 1) return rows;
+    const RopeTable rows = rows_after(caches[b]->length(), counts[b]);
+    if (caches.size() == 1 || counts_in_heads()) return rows;
     if (b == 0) {
       const Shape shape{std::accumulate(counts.begin(), counts.end(), std::int64_t{0}), rows.cos.dim(1)};
       all = {empty(shape, rows.cos.dtype(), rows.cos.device()),

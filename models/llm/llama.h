@@ -69,6 +69,8 @@ class Llama : public Model {
 
  private:
   Variable logits_of(const Variable& hidden) const;
+  bool counts_in_heads() const;
+  RopeTable rows_after(std::int64_t before, std::int64_t count) const;
   RopeTable next_rows(std::span<const std::int64_t> counts, std::span<KvCache* const> caches) const;
 
   struct Body : Module {

@@ -133,6 +133,19 @@ void check_rope_scaling(const LlamaConfig& model, ConfigFaults& faults) {
     faults.add({kKind, "head_dim"}, "another kind with a head_dim of 2", "dynamic");
 }
 
+/// What goes together with keys and values of the selected heads alone.
+void check_head_sequences(const LlamaConfig& c, ConfigFaults& faults) {
+  const std::string routed = faults.key("moh.routed") + ": queries_keys_values";
+  if (std::ranges::any_of(c.sliding_window.each, [](std::int64_t window) { return window != 0; }) ||
+      c.sliding_window.every != 0)
+    faults.add({"sliding_window", "moh.routed"}, "0 with " + routed, "a window",
+               faults.key("moh.shared_window") + " is the one of shared heads");
+  if (c.moh.positions == HeadPositions::kHead && c.rope_scaling.kind == RopeScalingKind::kDynamic)
+    faults.add({"rope_scaling.kind", "moh.positions"},
+               "another kind with " + faults.key("moh.positions") + ": head, where lengths differ by head",
+               "dynamic");
+}
+
 }  // namespace
 
 LlamaConfig spelt_out(LlamaConfig config) {
@@ -152,6 +165,7 @@ void check(const LlamaConfig& c, ConfigFaults& faults) {
   check_rope_scaling(c, faults);
   if (c.moh.learn_shared_until != 0)
     faults.add({"moh.learn_shared_until"}, "0 for a language model", number_text(c.moh.learn_shared_until));
+  if (c.moh.routed == RoutedRows::kQueriesKeysValues) check_head_sequences(c, faults);
   const std::int64_t kv_heads = spelt_out(c).kv_heads;
   check(c.moh,
         {.layers = c.layers,

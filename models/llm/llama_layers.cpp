@@ -46,6 +46,7 @@ LlamaAttention::LlamaAttention(const LlamaConfig& c, std::int64_t layer, Placeme
   if (!routing.kind->routes()) return;
   router_.emplace(c.hidden, c.kv_heads, c.head_dim, routing, placement);
   add_children_of(*router_);
+  if (c.moh.routed == RoutedRows::kQueriesKeysValues) routed_keys_.emplace(c, layer, placement.device);
 }
 
 LlamaAttention::Projections LlamaAttention::project(const Variable& x, const RopeTable& table,
@@ -55,6 +56,13 @@ LlamaAttention::Projections LlamaAttention::project(const Variable& x, const Rop
   const bool looks_at_queries = routed && router_->options().kind->reads_queries;
   Projections p;
   if (routed && !looks_at_queries) p.choice = (*router_)({.x = x}, context, layer_);
+  if (routed && routed_keys_) {
+    p.q = to_heads(q_proj_, x, head_dim_, p.choice ? &*p.choice : nullptr);
+    if (looks_at_queries) p.choice = (*router_)({.x = x, .queries = p.q}, context, layer_);
+    p.k = to_heads(k_proj_, x, head_dim_, &*p.choice);
+    p.v = to_heads(v_proj_, x, head_dim_, &*p.choice);
+    return p;
+  }
   Variable q;
   if (p.choice && p.choice->projects_chosen_heads()) {
     q = project_to_heads(x, q_proj_.weight(), q_proj_.bias(), p.choice->lists_of_heads, head_dim_);
@@ -74,13 +82,18 @@ LlamaAttention::Projections LlamaAttention::project(const Variable& x, const Rop
   return p;
 }
 
+RoutedKeys::Heads LlamaAttention::routed_heads(const Projections& p) const {
+  return {p.q, p.k, p.v, q_norm_ ? &*q_norm_ : nullptr, k_norm_ ? &*k_norm_ : nullptr};
+}
+
 void LlamaAttention::show(const ForwardContext& context, const Variable& x, const Projections& p,
                           const Variable& heads) const {
+  const bool routed = has_routed_keys(p);  // then a head's scores are those of its own sequence
   context.observer->observe({.layer = layer_,
                              .x = x.value(),
-                             .q = p.q.value(),
-                             .k = p.k.value(),
-                             .v = p.v.value(),
+                             .q = routed ? Tensor() : p.q.value(),
+                             .k = routed ? Tensor() : p.k.value(),
+                             .v = routed ? Tensor() : p.v.value(),
                              .heads = heads.value(),
                              .output = o_proj_.weight().value(),
                              .window = window_,
@@ -94,7 +107,9 @@ LayerOutput LlamaAttention::forward(const Variable& x, const RopeTable& table,
   const AttentionOptions causal{.window = window_ < x.dim(1) ? window_ : 0,  // else it hides nothing
                                 .document_starts = context.document_starts};
   const HeadChoice* choice = p.choice ? &*p.choice : nullptr;
-  const Variable out = scaled_heads(attend(p.q, p.k, p.v, choice, causal), context.head_scales_of(layer_));
+  const Variable heads = has_routed_keys(p) ? routed_keys_->forward(routed_heads(p), table, *choice, context)
+                                            : attend(p.q, p.k, p.v, choice, causal);
+  const Variable out = scaled_heads(heads, context.head_scales_of(layer_));
   if (context.observer != nullptr) show(context, x, p, out);
   LayerOutput output{from_heads(o_proj_, out, choice), {}};
   if (p.choice) output.routing = summarize(*p.choice);
@@ -111,18 +126,31 @@ Tensor LlamaAttention::attend_cache(const Tensor& q, const LayerCache::Keys& key
 Variable LlamaAttention::decode(const Variable& x, const RopeTable& table, LayerCache& cache) const {
   const NoGrad no_grad;
   const Projections p = project(x, table, {.equal_rows = true});
+  if (has_routed_keys(p)) {
+    const Tensor heads =
+        routed_keys_->decode(routed_heads(p), table, p.choice->gates.value(), p.choice->lists, cache);
+    return from_heads(o_proj_, Variable(heads), &*p.choice);
+  }
   const LayerCache::Keys keys = cache.append(p.k.value(), p.v.value());
   const HeadChoice* choice = p.choice ? &*p.choice : nullptr;
   return from_heads(o_proj_, Variable(attend_cache(p.q.value(), keys, choice)), choice);
 }
 
-Tensor LlamaAttention::decode_piece(const Projections& p, const PieceOfText& piece) const {
+Tensor LlamaAttention::decode_piece(const Projections& p, const RopeTable& table,
+                                    const PieceOfText& piece) const {
   const std::int64_t end = piece.begin + piece.count;
   const auto rows = [&](const Tensor& of_tokens) {
     const Tensor of_piece = of_tokens.select(0).slice(piece.begin, end);
     return of_tokens.rank() == 3 ? of_piece.reshape({1, piece.count, of_tokens.dim(2)})
                                  : of_piece.reshape({1, piece.count, of_tokens.dim(2), of_tokens.dim(3)});
   };
+  if (has_routed_keys(p)) {
+    RoutedKeys::Heads heads = routed_heads(p);
+    for (Variable* of : {&heads.q, &heads.k, &heads.v}) *of = Variable(rows(of->value()));
+    const HeadLists lists = build_head_lists(rows(p.choice->pairs), p.q.dim(2), p.choice->computed_heads);
+    return routed_keys_->decode(heads, routed_keys_->rows_of_piece(table, piece.begin, piece.count),
+                                rows(p.choice->gates.value()), lists, *piece.cache);
+  }
   const LayerCache::Keys keys = piece.cache->append(rows(p.k.value()), rows(p.v.value()));
   if (!p.choice) return attend_cache(rows(p.q.value()), keys, nullptr);
   HeadChoice of_piece;
@@ -141,7 +169,7 @@ Variable LlamaAttention::decode_each(const Variable& x, const RopeTable& table,
   const Tensor out = empty(p.q.shape(), x.dtype(), x.device());
   const auto decode_pieces = [&](std::span<const PieceOfText> some) {
     for (const PieceOfText& piece : some) {
-      const Tensor heads = decode_piece(p, piece);
+      const Tensor heads = decode_piece(p, table, piece);
       out.select(0).slice(piece.begin, piece.begin + piece.count).copy_from(heads.select(0));
     }
   };

@@ -9,6 +9,7 @@
 #include "models/layers/rms_norm.h"
 #include "models/llm/kv_cache.h"
 #include "models/llm/llama_config.h"
+#include "models/llm/routed_keys.h"
 #include "ops/rope/rope.h"
 
 namespace moh {
@@ -34,6 +35,7 @@ class LlamaAttention : public Module {
   LayerOutput forward(const Variable& x, const RopeTable& table, const ForwardContext& context = {}) const;
   /// forward() without gradients, for tokens that continue those in `cache` and are appended to it, with the
   /// table's rows for them. Keys and values of all heads are stored; only those of selected heads are read.
+  /// With routed keys only these are stored, and the table is as in RoutedKeys::decode.
   Variable decode(const Variable& x, const RopeTable& table, LayerCache& cache) const;
   /// decode() for pieces of several texts: x [1, N, D], and a row of the table for each of the N tokens.
   Variable decode_each(const Variable& x, const RopeTable& table, std::span<const PieceOfText> pieces) const;
@@ -41,10 +43,14 @@ class LlamaAttention : public Module {
   /// Null in a dense layer.
   const HeadRouter* router() const { return router_ ? &*router_ : nullptr; }
   HeadRouter* router() { return router_ ? &*router_ : nullptr; }
+  /// Null unless keys and values are routed, too (RoutedRows).
+  const RoutedKeys* routed_keys() const { return routed_keys_ ? &*routed_keys_ : nullptr; }
 
  private:
   struct Projections {
-    Variable q, k, v;  // [B, T, H, d], [B, T, G, d] twice; q and k after the rotary embedding
+    /// [B, T, H, d], [B, T, G, d] twice; q and k after norm and rotary embedding, but not those of
+    /// routed_heads().
+    Variable q, k, v;
     std::optional<HeadChoice> choice;
   };
   Projections project(const Variable& x, const RopeTable& table, const ForwardContext& context) const;
@@ -52,7 +58,11 @@ class LlamaAttention : public Module {
   /// The heads of queries q [B, T, H, d] over cached keys, of `choice` where there is a router.
   Tensor attend_cache(const Tensor& q, const LayerCache::Keys& keys, const HeadChoice* choice) const;
   /// The heads of a piece of decode_each, [1, count, H, d].
-  Tensor decode_piece(const Projections& p, const PieceOfText& piece) const;
+  Tensor decode_piece(const Projections& p, const RopeTable& table, const PieceOfText& piece) const;
+
+  /// Whether the projections are those of RoutedKeys.
+  bool has_routed_keys(const Projections& p) const { return routed_keys_ && p.choice; }
+  RoutedKeys::Heads routed_heads(const Projections& p) const;
 
   void show(const ForwardContext& context, const Variable& x, const Projections& p,
             const Variable& heads) const;
@@ -61,6 +71,7 @@ class LlamaAttention : public Module {
   Linear q_proj_, k_proj_, v_proj_, o_proj_;
   std::optional<RmsNorm> q_norm_, k_norm_;  // absent without qk_norm
   std::optional<HeadRouter> router_;        // absent in a dense layer
+  std::optional<RoutedKeys> routed_keys_;
 };
 
 /// SwiGLU MLP: down_proj(silu(gate_proj(x)) * up_proj(x)), x [B, T, D] to [B, T, D].
@@ -84,6 +95,7 @@ class LlamaLayer : public Module {
 
   const HeadRouter* router() const { return self_attn_.router(); }
   HeadRouter* router() { return self_attn_.router(); }
+  const RoutedKeys* routed_keys() const { return self_attn_.routed_keys(); }
 
  private:
   /// The layer's part after attention, in decoding.

@@ -10,6 +10,7 @@ import pathlib
 import random
 
 TOKENS, WIDTH, HEADS, GROUPS, DIM, THETA = 6, 5, 8, 2, 4, 100.0
+KV_HEADS = GROUPS
 SIZE = HEADS // GROUPS
 SHARED = [1, 6]  # one of each group
 ROUTED = [h for h in range(HEADS) if h not in SHARED]
@@ -135,7 +136,7 @@ def derivative(case, w, name, direction, cotangent):
 def made(case, seed):
     rng = random.Random(seed)
     w = {"x": matrix(rng, TOKENS, WIDTH, 1), "q_proj.weight": matrix(rng, HEADS * DIM, WIDTH, 0.5),
-         "k_proj.weight": matrix(rng, GROUPS * DIM, WIDTH, 0.5), "v_proj.weight": matrix(rng, GROUPS * DIM, WIDTH, 0.5),
+         "k_proj.weight": matrix(rng, KV_HEADS * DIM, WIDTH, 0.5), "v_proj.weight": matrix(rng, KV_HEADS * DIM, WIDTH, 0.5),
          "o_proj.weight": matrix(rng, WIDTH, HEADS * DIM, 0.5)}
     if case["router"] == "learned":
         w["wg.weight"] = matrix(rng, len(ROUTED), WIDTH, 1)

@@ -84,6 +84,14 @@ std::vector<LlamaConfig> kinds_of_models() {
   kinds.back().qk_norm = kinds.back().qkv_bias = true;
   kinds.push_back(test::tiny_llama());
   kinds.back().rope_scaling = {.kind = RopeScalingKind::kDynamic, .factor = 2, .original_positions = 8};
+  for (const HeadPositions positions : {HeadPositions::kSequence, HeadPositions::kHead}) {
+    kinds.push_back(test::tiny_llama());
+    kinds.back().kv_heads = kinds.back().heads;
+    kinds.back().qk_norm = positions == HeadPositions::kHead;
+    kinds.back().moh.routed = RoutedRows::kQueriesKeysValues;
+    kinds.back().moh.positions = positions;
+    kinds.back().moh.shared_window = 4;
+  }
   kinds.push_back(test::tiny_llama());
   kinds.back().moh.routing = routings::kGroups;
   kinds.back().moh.num_shared = 0;

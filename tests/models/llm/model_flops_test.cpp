@@ -125,3 +125,24 @@ TEST_CASE("llama: on a GPU all heads are projected") {
   const double saved = 3 * 2.0 * kSequences * kTokens * 8 * (2 * 64) * 2;
   CHECK(flops(config, kSequences, kTokens, kGpu) - flops(config, kSequences, kTokens) == saved);
 }
+
+TEST_CASE("llama: FLOPs with routed keys are those of each head's own sequence") {
+  LlamaConfig config = routed(small_model(), routers::kLearned, 0, 2), lists = config;
+  config.moh.routed = RoutedRows::kQueriesKeysValues;
+  // Of 8 tokens a head has 4: 10 pairs, in place of half of the 36; (K / H)^2 of longer sequences.
+  const double of_pair = 3 * 3 * 4 * (4 * 2);
+  for (const Device device : {kCpu, kGpu})
+    CHECK(flops(lists, 3, 8, device) - flops(config, 3, 8, device) == of_pair * (18 - 10));
+  const auto attention =
+      [&](const LlamaConfig& of) {  // less what does not depend on the square of the length
+        return flops(of, 1, 2000) - 2 * flops(of, 1, 1000);
+      };
+  CHECK(attention(config) == attention(dense(config)) / 4);
+  // Every token selects every head: what is counted here and now. The window leaves 1 + 2 + 6 * 3 of the 36
+  // pairs.
+  LlamaConfig all = routed(small_model(), routers::kLearned, 1, 3), windowed = all;
+  windowed.moh.routed = RoutedRows::kQueriesKeysValues;
+  windowed.moh.shared_window = 3;
+  CHECK(flops(all, 3, 8) - flops(windowed, 3, 8) == of_pair / 4 * (36 - 21));
+  CHECK(counted_flops(windowed, 3, 8, kCpu) == flops(windowed, 3, 8));
+}

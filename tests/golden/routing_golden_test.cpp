@@ -1,4 +1,5 @@
-// Attention inside KV groups against plain loops of Python (tests/golden/within_groups/make.py), in float64.
+// Attention layers with other routings than that of heads against plain loops of Python, in float64:
+// tests/golden/within_groups/make.py and tests/golden/routed_keys/make.py.
 
 #include <catch2/catch.hpp>
 #include <string>
@@ -20,7 +21,13 @@ LlamaConfig config_of(const Json& file, const Json& golden_case) {
   c.kv_heads = file["kv_heads"];
   c.head_dim = file["head_dim"];
   c.moh.router = golden_case["router"] == "learned" ? routers::kLearned : routers::kQueryNorm;
-  c.moh.routing = routings::kWithinGroups;
+  if (golden_case.contains("positions")) {
+    c.moh.routed = RoutedRows::kQueriesKeysValues;
+    c.moh.positions = golden_case["positions"] == "head" ? HeadPositions::kHead : HeadPositions::kSequence;
+    c.moh.shared_window = golden_case["shared_window"];
+  } else {
+    c.moh.routing = routings::kWithinGroups;
+  }
   c.moh.shared_heads.every = file["shared"].get<std::vector<std::int64_t>>();
   c.moh.num_shared = static_cast<std::int64_t>(c.moh.shared_heads.every.size());
   c.moh.top_k = file["top_k"].get<std::int64_t>();
@@ -30,10 +37,8 @@ LlamaConfig config_of(const Json& file, const Json& golden_case) {
   return c;
 }
 
-}  // namespace
-
-TEST_CASE("golden: attention inside KV groups, gates, load-balance loss and gradients") {
-  const Json file = golden_layers("within_groups");
+/// Checks outputs, gates, load-balance loss and gradients of a file's cases.
+void check_layers(const Json& file) {
   const std::int64_t tokens = file["tokens"], width = file["width"];
   const RopeTable table = rope_table(tokens, file["head_dim"], file["theta"], DType::kFloat64, kCpu);
   for (const Json& each : file["cases"]) {
@@ -57,4 +62,14 @@ TEST_CASE("golden: attention inside KV groups, gates, load-balance loss and grad
     layer.forward(x, table).routing->balance.backward();
     check_derivatives(leaves, each, 1);
   }
+}
+
+}  // namespace
+
+TEST_CASE("golden: attention inside KV groups, gates, load-balance loss and gradients") {
+  check_layers(golden_layers("within_groups"));
+}
+
+TEST_CASE("golden: routed keys and values, gates, load-balance loss and gradients") {
+  check_layers(golden_layers("routed_keys"));
 }
