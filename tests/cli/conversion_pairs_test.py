@@ -33,6 +33,7 @@ TEXT_RUNS = {
     "document mask": MASK,
     "groups": {"model.kv_heads": 2, "model.moh.routing": "groups"},
     "within groups": {"model.kv_heads": 2, "model.moh.routing": "within_groups", "model.moh.num_shared": 0, "model.moh.top_k": 2},
+    "routed keys": {"model.moh.routed": "queries_keys_values", "model.moh.positions": "head", "model.moh.shared_window": 3, **MASK},
     "shared by list": {"model.moh.shared_heads": "[[3], [1]]"},
     "divided": {"comm.zero": 1, "ema.decay": 0.9},
 }
@@ -103,7 +104,8 @@ FORMATS = {
 
 # ---- Where a cell of the table is a message ----
 
-NOT_WRITTEN = {("moh vit", "hf"): "expected a dense vision transformer, which timm has too",
+NOT_WRITTEN = {("routed keys", "hf"): "model.moh.routed: expected queries, as the exported code has keys and values of all tokens",
+               ("moh vit", "hf"): "expected a dense vision transformer, which timm has too",
                ("learned heads", "hf"): "expected a dense vision transformer, which timm has too",
                ("dit", "hf"): "expected a model that Hugging Face's libraries know"}
 BARE = "expected a configuration next to the weights, found none; name a folder with config.json"
@@ -330,6 +332,9 @@ class TextPairs(Pairs):
 
     def test_within_groups(self):
         self.run_of("within groups")
+
+    def test_routed_keys_and_values(self):
+        self.run_of("routed keys")
 
     def test_shared_heads_by_a_list(self):
         self.run_of("shared by list")

@@ -18,8 +18,14 @@ using namespace moh::test;
 
 namespace {
 
+std::unique_ptr<Llama> model_on(const LlamaConfig& config, Device device) {
+  auto model = std::make_unique<Llama>(config, Placement{DType::kFloat32, device});
+  model->initialise(5);
+  return model;
+}
+
 /// A model inside KV groups: of each 4 heads one is shared and 1 of the others is kept.
-std::unique_ptr<Llama> model_within_groups(RouterKey router, Device device) {
+LlamaConfig within_groups(RouterKey router) {
   LlamaConfig c{.vocab_size = 19,
                 .layers = 2,
                 .hidden = 24,
@@ -30,9 +36,19 @@ std::unique_ptr<Llama> model_within_groups(RouterKey router, Device device) {
                 .max_positions = 64,
                 .init_std = 0.3};
   c.moh = {.router = router, .routing = routings::kWithinGroups, .num_shared = 2, .top_k = 2};
-  auto model = std::make_unique<Llama>(c, Placement{DType::kFloat32, device});
-  model->initialise(5);
-  return model;
+  return c;
+}
+
+/// A model with routed keys and values, and a window of the shared heads.
+LlamaConfig routed_keys(RouterKey router, HeadPositions positions) {
+  LlamaConfig c = within_groups(router);
+  c.kv_heads = c.heads;
+  c.qk_norm = router == routers::kLearned;
+  c.moh.routing = routings::kHeads;
+  c.moh.routed = RoutedRows::kQueriesKeysValues;
+  c.moh.positions = positions;
+  c.moh.shared_window = 5;
+  return c;
 }
 
 double relative_difference(const Tensor& a, const Tensor& b) {
@@ -47,15 +63,25 @@ double relative_difference(const Tensor& a, const Tensor& b) {
 
 }  // namespace
 
-TEST_CASE("sim: inside KV groups a model computes what it does on the CPU, forward, backward and decoding") {
+TEST_CASE("sim: models with other routings compute what they do on the CPU, and decode it") {
   const Device gpu = open_gpu();
   const Tensor tokens = empty({2, 40}, DType::kInt64);
   for (std::int64_t i = 0; i < tokens.numel(); ++i) tokens.data<std::int64_t>()[i] = i * i * 7 % 19;
+  std::vector<LlamaConfig> configs;
   for (const RouterKey router : {routers::kLearned, routers::kQueryNorm}) {
-    const auto here = model_within_groups(router, kCpu), there = model_within_groups(router, gpu);
+    configs.push_back(within_groups(router));
+    for (const HeadPositions positions : {HeadPositions::kSequence, HeadPositions::kHead})
+      configs.push_back(routed_keys(router, positions));
+  }
+  for (const LlamaConfig& config : configs) {
+    const auto here = model_on(config, kCpu), there = model_on(config, gpu);
+    const Tensor documents = empty({2, 40}, DType::kInt32);  // of 13 tokens
+    for (std::int64_t i = 0; i < 80; ++i)
+      documents.data<std::int32_t>()[i] = static_cast<std::int32_t>(i % 40 / 13 * 13);
     for (const auto* model : {here.get(), there.get()}) {
       const Device device = model == here.get() ? kCpu : gpu;
-      const LlamaOutput output = model->forward(tokens.to(device), {.training = true});
+      const LlamaOutput output =
+          model->forward(tokens.to(device), {.training = true, .document_starts = documents.to(device)});
       add(cross_entropy(output.logits, tokens.to(device)), output.routing[1].balance).backward();
     }
     const auto a = there->parameters(), b = here->parameters();

@@ -8,6 +8,7 @@
 #include "models/layers/head_routing.h"
 #include "ops/attention/aggregated_attention.h"
 #include "ops/attention/attention.h"
+#include "ops/moh/head_sequences.h"
 #include "ops/moh/head_slots.h"
 #include "train/base/math/statistics.h"
 #include "train/base/measure/require_option.h"
@@ -32,6 +33,12 @@ void check(AttentionBenchOptions& o) {
   require_option(o.window == 0 || std::ranges::count(o.causal, false) == 0, kAttentionBench, "window",
                  "a causal mask (--causal, not --full)", o.window);
   require_option(o.pooled >= 0, kAttentionBench, "pooled", "0 or more", o.pooled);
+  if (o.routed_keys) {
+    require_option(o.kv_heads == o.heads, kAttentionBench, "kv-heads", "as many as heads with --routed-keys",
+                   o.kv_heads);
+    require_option(std::ranges::count(o.causal, false) == 0 && o.window == 0 && o.pooled == 0,
+                   kAttentionBench, "routed-keys", "a causal mask without a window (--causal)", 1);
+  }
   if (o.pooled == 0) return;
   require_option(o.kv_heads == o.heads, kAttentionBench, "kv-heads", "as many as heads with --pooled",
                  o.kv_heads);
@@ -122,6 +129,26 @@ AttentionCandidate candidate_within_groups(const AttentionBenchOptions& o, bool 
           }};
 }
 
+/// Attention of each head over the tokens that selected it, with `active` heads of a token.
+AttentionCandidate candidate_of_routed_keys(const AttentionBenchOptions& o, const Tensor& qkv,
+                                            double active) {
+  const SelectedPairs pairs = selected_pairs(o, qkv.dim(1), active);
+  const Shape shape{o.batch, qkv.dim(1), o.heads, o.head_dim};
+  std::vector<Variable> leaves;
+  for (std::uint64_t i = 0; i < 3; ++i) {
+    leaves.emplace_back(empty(shape, o.dtype, o.device), true);
+    fill_normal(leaves.back().value(), {o.seed, kInputs + (i << 8)}, 0.0, 1.0);
+  }
+  leaves.push_back(pairs.gates);
+  return {.active = active, .routed_keys = true, .leaves = leaves, .forward = [=] {
+            const HeadSequences s = head_sequences(pairs.lists);
+            const Variable out =
+                attention(gather_pairs(leaves[0], s), gather_pairs(leaves[1], s), gather_pairs(leaves[2], s),
+                          {.document_starts = s.starts, .sequences = {s.offsets, s.longest}});
+            return scatter_pairs(out, leaves[3], s);
+          }};
+}
+
 constexpr std::int64_t kWindow = 3;  ///< of aggregated attention, as in TransNeXt
 
 /// Operands of aggregated attention, in the op's order.
@@ -186,16 +213,25 @@ AttentionComparison compare(const AttentionBenchOptions& o, std::int64_t tokens,
     if (active != 1.0) c.candidates.push_back(listed_candidate(o, causal, qkv, active));
     if (active != 1.0 && o.measures_within_groups(o.kept_heads(active)))
       c.candidates.push_back(candidate_within_groups(o, causal, tokens, active));
+    if (active != 1.0 && o.routed_keys) c.candidates.push_back(candidate_of_routed_keys(o, qkv, active));
   }
   return c;
 }
 
+/// The share of the (query, key) pairs of dense attention that a candidate computes.
+double share_of_pairs(const AttentionBenchOptions& o, const AttentionCandidate& candidate) {
+  const auto heads = static_cast<double>(o.heads), kept = static_cast<double>(o.kept_heads(candidate.active));
+  if (!candidate.routed_keys) return kept / heads;  // the same for every position
+  const double shared = std::min(static_cast<double>(o.heads / 8), kept), routed = heads - shared;
+  return (shared + (kept - shared) * (kept - shared) / routed) / heads;
+}
+
 Row describe(const AttentionBenchOptions& o, const AttentionComparison& c,
              const AttentionCandidate& candidate) {
-  const double pairs_share =  // the same for every position
-      static_cast<double>(o.kept_heads(candidate.active)) / static_cast<double>(o.heads);
+  const double pairs_share = share_of_pairs(o, candidate);
   const std::string_view of_heads = candidate.dense           ? "attention"
                                     : candidate.within_groups ? "attention_within_groups"
+                                    : candidate.routed_keys   ? "attention_of_routed_keys"
                                                               : "head_sparse_attention";
   Row row = first_members(o, o.pooled > 0 ? "aggregated_attention" : of_heads, c);
   row.add("heads", o.heads);
@@ -203,7 +239,10 @@ Row describe(const AttentionBenchOptions& o, const AttentionComparison& c,
   row.add("head_dim", o.head_dim);
   if (o.pooled > 0) row.add("pooled", o.pooled, {"pooled"});
   add_mask(row, c);
-  row.show({"form", {}, -6}, candidate.dense ? "dense" : candidate.within_groups ? "slots" : "listed");
+  row.show({"form", {}, -6}, candidate.dense           ? "dense"
+                             : candidate.within_groups ? "slots"
+                             : candidate.routed_keys   ? "packed"
+                                                       : "listed");
   row.add("active", candidate.active, {"active", Row::significant(3)});
   row.add("pairs_share", pairs_share, {"pairs", Row::fixed(3), -6});
   add_medians(row, candidate.times);

@@ -22,7 +22,8 @@ struct AttentionBenchOptions : AttentionCases {
 
 /// Runs the benchmark and passes each row to `on_row` as soon as it is measured. Each token selects
 /// max(1, round(active * heads)) heads: heads / 8 shared ones (or fewer, if it selects fewer), and others at
-/// random; within_groups the same of each KV group. Throws ValueError naming the option that is out of range.
+/// random; within_groups the same of each KV group; routed_keys needs a causal mask. Throws ValueError naming
+/// the option that is out of range.
 ///
 /// Fields of a row (see attention_cases.h for the times): `op`, "attention" (dense), "head_sparse_attention"
 /// (head lists), "attention_within_groups" (dense attention over slots, their gathering and scattering

@@ -24,6 +24,8 @@ struct AttentionCases {
   /// Also measure each share inside KV groups (routing: within_groups), where it is the same number of heads
   /// of each.
   bool within_groups = false;
+  /// Also measure each share with keys and values of the selected heads alone (routed: queries_keys_values).
+  bool routed_keys = false;
   std::vector<bool> causal = {false};
   std::vector<double> active = {1.0, 0.75, 0.5};  ///< share of the heads that each token selects, in (0, 1]
   int warmups = 2;                                ///< passes of each case before the measured ones
@@ -44,6 +46,7 @@ struct AttentionCandidate {
   bool dense = false;                 ///< all heads, and neither lists nor a router
   double active = 1;                  ///< share of the heads
   bool within_groups = false;         ///< as many heads of each KV group, by dense attention
+  bool routed_keys = false;           ///< each head over the tokens that selected it
   std::vector<Variable> leaves;       ///< leaves that get gradients
   std::function<Variable()> forward;  ///< the timed forward pass; the backward pass starts from its result
   PassTimes times;

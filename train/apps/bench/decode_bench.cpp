@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -14,6 +15,7 @@
 #include "models/llm/llama.h"
 #include "train/base/math/statistics.h"
 #include "train/base/measure/require_option.h"
+#include "train/trainer/config/enum_names.h"
 
 namespace moh {
 
@@ -25,7 +27,8 @@ enum DecodeStream : std::uint64_t { kKeys, kValues };
 constexpr std::string_view kDecodeBench = "bench decode";
 /// The ops that count for attention_ms.
 constexpr std::string_view kAttentionOps[] = {"attention_decode", "build_head_lists", "head_slots",
-                                              "gather_heads", "scatter_heads"};
+                                              "gather_heads",     "scatter_heads",    "head_sequences",
+                                              "gather_pairs",     "scatter_pairs"};
 
 void check(const DecodeBenchOptions& o) {
   for (const auto& [name, value] : {std::pair<std::string_view, std::int64_t>{"batch", o.batch},
@@ -37,6 +40,9 @@ void check(const DecodeBenchOptions& o) {
   for (const std::int64_t context : o.contexts) {
     require_option(context >= 1, kDecodeBench, "context", "1 or more", context);
   }
+  const LlamaConfig model = spelt_out(o.model);
+  require_option(!o.routed_keys || model.kv_heads == model.heads, kDecodeBench, "kv-heads",
+                 "as many as heads with --routed-keys", model.kv_heads);
   for (const double active : o.active) {
     require_option(active > 0.0 && active <= 1.0, kDecodeBench, "active", "a share above 0, at most 1",
                    active);
@@ -74,7 +80,10 @@ struct DecodeCandidate {
   }
   bool dense() const { return !model->config().moh.router->routes(); }
 
+  bool routes_keys() const { return model->config().moh.routed == RoutedRows::kQueriesKeysValues; }
+
   std::unique_ptr<Llama> model;
+  std::optional<KvCache> cache;  ///< its own, if it routes keys
   std::vector<double> token_ms, attention_ms;
 };
 
@@ -88,32 +97,58 @@ std::vector<DecodeCandidate> candidates_for(const DecodeBenchOptions& o) {
       const std::int64_t kept =
           std::clamp<std::int64_t>(std::llround(active * static_cast<double>(units)), 1, units);
       if (kept == units || kept % rule->parts(layer_of(o)) != 0) continue;
-      for (const RouterKey router : o.routers)
-        candidates.emplace_back(routed_model(o, router, rule, kept), o);
+      for (const RouterKey router : o.routers) {
+        LlamaConfig config = routed_model(o, router, rule, kept);
+        candidates.emplace_back(config, o);
+        if (!o.routed_keys || rule != routings::kHeads) continue;
+        config.moh.routed = RoutedRows::kQueriesKeysValues;
+        candidates.emplace_back(config, o);
+      }
     }
   }
   return candidates;
 }
 
+void fill(LayerCache& layer, const DecodeBenchOptions& o) {
+  for (LayerCache& head : layer.heads()) fill(head, o);
+  if (!layer.heads().empty()) return;
+  fill_normal(layer.k(), {o.seed, kKeys}, 0.0, 1.0);
+  fill_normal(layer.v(), {o.seed, kValues}, 0.0, 1.0);
+}
+
+/// As if a cache had taken `context` tokens, of which routed heads with a cache of their own have equal
+/// shares.
+void set_length(KvCache& cache, const LlamaConfig& config, std::int64_t context) {
+  const RouterOptions router = routing_of(config, 0).router;
+  for (LayerCache& layer : cache.layers) {
+    layer.set_length(context);
+    for (std::size_t i = 0; i < layer.heads().size(); ++i) {
+      const bool shared = static_cast<std::int64_t>(i) % config.heads < router.num_shared;
+      layer.heads()[i].set_length(shared ? context
+                                         : context * router.top_k / (router.heads - router.num_shared));
+    }
+  }
+}
+
 KvCache filled_cache(const Llama& model, const DecodeBenchOptions& o) {
   KvCache cache = model.make_cache(o.batch, model.config().max_positions);
-  for (LayerCache& layer : cache.layers) {
-    fill_normal(layer.k(), {o.seed, kKeys}, 0.0, 1.0);
-    fill_normal(layer.v(), {o.seed, kValues}, 0.0, 1.0);
-  }
+  set_length(cache, model.config(), model.config().max_positions);
+  for (LayerCache& layer : cache.layers) fill(layer, o);
   return cache;
 }
 
 /// Generates o.tokens tokens after `context` tokens of the cache. The ids do not matter.
 void generate(const Llama& model, KvCache& cache, std::int64_t context, const DecodeBenchOptions& o) {
-  for (LayerCache& layer : cache.layers) layer.set_length(context);
+  set_length(cache, model.config(), context);
   for (std::int64_t i = 0; i < o.tokens; ++i) {
     model.decode(full({o.batch, 1}, static_cast<double>(i % model.config().vocab_size), DType::kInt64),
                  cache);
   }
 }
 
-void run_pass(DecodeCandidate& candidate, KvCache& cache, std::int64_t context, const DecodeBenchOptions& o) {
+void run_pass(DecodeCandidate& candidate, KvCache& of_all, std::int64_t context,
+              const DecodeBenchOptions& o) {
+  KvCache& cache = candidate.cache ? *candidate.cache : of_all;
   DeviceClock clock(o.device);
   const auto ms_per_token = [&](double seconds) { return seconds * 1e3 / static_cast<double>(o.tokens); };
   const DeviceClock::Mark begin = clock.mark();
@@ -167,6 +202,7 @@ Row row_of(const DecodeBenchOptions& o, std::int64_t context, const DecodeCandid
   row.add("head_dim", model.head_dim);
   row.add("router", std::string(name_of(model.moh.router)), {"router", {}, -10});
   row.add("routing", std::string(name_of(model.moh.routing)), {"routing", {}, -routing_width(o)});
+  if (o.routed_keys) row.add("routed_rows", std::string(name_of(model.moh.routed)), {"rows", {}, -19});
   row.add("active", activated_heads(*candidate.model), {"active", Row::significant(3)});
   row.add("shared", router.num_shared);
   row.add("routed", router.top_k);
@@ -189,6 +225,9 @@ void run_decode_bench(const DecodeBenchOptions& options, const std::function<voi
   const bool show_dense = std::ranges::count(options.active, 1.0) > 0;
   std::vector<DecodeCandidate> candidates = candidates_for(options);
   KvCache cache = filled_cache(*candidates.front().model, options);
+  for (DecodeCandidate& candidate : candidates) {
+    if (candidate.routes_keys()) candidate.cache = filled_cache(*candidate.model, options);
+  }
   for (const std::int64_t context : options.contexts) {
     measure(candidates, cache, context, options);
     for (const DecodeCandidate& candidate : candidates) {

@@ -30,6 +30,8 @@ struct DecodeBenchOptions {
   std::vector<double> active = {1.0, 0.75, 0.5};     ///< shares of the heads that each token selects
   std::vector<RouterKey> routers = {moh::routers::kLearned, moh::routers::kQueryNorm};
   std::vector<RoutingKey> routings = {moh::routings::kHeads};
+  /// Also measure routed heads with keys and values of the selected heads alone (RoutedRows).
+  bool routed_keys = false;
   std::int64_t tokens = 4;  ///< generated per pass
   int warmups = 2;          ///< passes of each case before the measured ones
   int repeats = 15;         ///< measured passes of each case, interleaved with those of the others
@@ -38,8 +40,9 @@ struct DecodeBenchOptions {
 
 /// Measures a dense model, and a MoH model for each share below 1, unit of routing and router (an eighth of
 /// the heads, or fewer if fewer are selected, is shared, the others are routed). They have random weights and
-/// share one cache of random keys and values. Rows are passed to `on_row` after each context. Throws
-/// ValueError naming the option that is out of range.
+/// share one cache of random keys and values; with routed keys each has a cache of its own, whose routed
+/// heads have equal shares of the context. Rows are passed to `on_row` after each context. Throws ValueError
+/// naming the option that is out of range.
 ///
 /// Fields of a row: times are medians over the repeats, for one token of each sequence; a spread is (90th -
 /// 10th percentile) / median; a ratio is time / time of the dense model: the median over the repeats, in each

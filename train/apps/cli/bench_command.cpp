@@ -210,6 +210,9 @@ void add_bench_attention(const Commands& commands) {
   const auto [command, args] =
       add_command(commands, "attention", "Compare head-sparse with dense attention", bench_attention);
   add_attention_options(command, args);
+  command.add_flag("--routed-keys", args.options.routed_keys,
+                   "Also measure shares with keys and values of the selected heads alone (routed: "
+                   "queries_keys_values), with --causal");
   command.add_option("--window", args.options.window,
                      "Keys that a query sees at most (sliding window), with --causal; 0: no window");
   command.add_flag("--listed", args.options.listed,
@@ -280,6 +283,9 @@ void add_bench_decode(const Commands& commands) {
           "head), or several")
       ->delimiter(',')
       ->check(CLI::IsMember({"heads", "groups", "within_groups"}));
+  command.add_flag("--routed-keys", options.routed_keys,
+                   "Also measure routed heads with keys and values of the selected heads alone (routed: "
+                   "queries_keys_values)");
   command.add_option("--batch", options.batch, "Sequences");
   command.add_option("--tokens", options.tokens, "Tokens generated per pass");
   command.add_option("--repeats", options.repeats, "Counted passes of each case");

@@ -84,7 +84,8 @@ bool PromptReader::waits_for(const PromptReading& reading, const std::vector<Pie
 
 /// Whether what the prompt begins with may come from others, and be held for them.
 bool PromptReader::shares(const TextJob& job) const {
-  return prefixes_.on() && std::ssize(job.prompt) >= kManyDecodeQueries && is_steady(job);
+  const bool by_head = model_.config().moh.routed != RoutedRows::kQueries;  // caches without rows of tokens
+  return !by_head && prefixes_.on() && std::ssize(job.prompt) >= kManyDecodeQueries && is_steady(job);
 }
 
 void PromptReader::begin(PromptReading& reading) {

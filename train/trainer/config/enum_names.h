@@ -34,6 +34,8 @@ inline constexpr std::tuple kEnumNames{
     EnumNames<AttentionBackend>{{"auto", "native", "cudnn"}},
     EnumNames<RopeScalingKind>{{"none", "linear", "llama3", "yarn", "dynamic"}},
     EnumNames<RecomputeLevel>{{"none", "layer"}},
+    EnumNames<RoutedRows>{{"queries", "queries_keys_values"}},
+    EnumNames<HeadPositions>{{"sequence", "head"}},
     EnumNames<GateScaling>{{"code", "paper"}},  // kBinary: RouterType::binary_gates
     EnumNames<BalanceLoss>{{"code", "paper", "shares"}},
     EnumNames<BalanceScope>{{"micro_batch", "global"}},

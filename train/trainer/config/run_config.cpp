@@ -344,6 +344,16 @@ Section describe(MohConfig& c) {
   s.properties().differs_freely().optional_with_weights();
   s.field("router", c.router, doc_of(RouterType::registry()));
   s.field("routing", c.routing, "The unit that a router keeps or leaves. " + doc_of(RoutingRule::registry()));
+  s.field("routed", c.routed,
+          "The rows of a token that exist in its selected heads alone: `queries`, or `queries_keys_values` "
+          "(NAMOH, arXiv 2609.38832), where a head sees the tokens that selected it, and the KV cache "
+          "stores these. Needs as many KV heads as heads. Language models only.");
+  s.field("positions", c.positions,
+          "Rotary positions with `routed: queries_keys_values`: those of the tokens in their `sequence`, or "
+          "the numbers of the rows in their `head`.");
+  s.field("shared_window", c.shared_window, at_least(0, "tokens").capped(kMaxWidth),
+          "Tokens that a query of a shared head sees, itself included, with `routed: queries_keys_values`. "
+          "0: all tokens before it.");
   s.field("num_shared", c.num_shared, at_least(0, "heads").capped(kMaxHeads),
           "Heads that are active for every token.");
   s.field("shared_heads", c.shared_heads, at_least(0).capped(kMaxHeads),

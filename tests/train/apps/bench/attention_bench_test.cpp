@@ -95,6 +95,28 @@ TEST_CASE("bench: attention inside KV groups stands beside lists where the heads
       "bench attention: kv-heads: expected fewer than the 8 heads with --within-groups, found 8");
 }
 
+TEST_CASE("bench: attention with routed keys stands beside lists, at its share of the pairs") {
+  AttentionBenchOptions options = small_attention();
+  options.tokens = {16};
+  options.kv_heads = 8;
+  options.causal = {true};
+  options.active = {1.0, 0.5};
+  options.routed_keys = true;
+  const std::vector<Row> rows = rows_of(options);
+  REQUIRE(rows.size() == 3);
+  const auto last = nlohmann::json::parse(rows[2].json());
+  CHECK(last["op"] == "attention_of_routed_keys");
+  CHECK(last["active"] == 0.5);
+  CHECK(last["pairs_share"].get<double>() == Approx((1 + 9.0 / 7) / 8));  // 1 shared, 3 of 7 routed
+  CHECK(rows[2].table_line().find("    16  causal  packed     0.5  0.286") == 0);
+  options.causal = {true, false};
+  CHECK_THROWS_WITH(rows_of(options),
+                    Catch::Contains("bench attention: routed-keys: expected a causal mask"));
+  options.kv_heads = 4;
+  CHECK_THROWS_WITH(rows_of(options),
+                    "bench attention: kv-heads: expected as many as heads with --routed-keys, found 4");
+}
+
 TEST_CASE("bench: attention rounds the number of heads and leaves out lines that were not asked for") {
   AttentionBenchOptions options = small_attention();
   options.tokens = {8};

@@ -77,6 +77,19 @@ TEST_CASE("bench: decode of routed groups stands beside that of routed heads") {
   CHECK(routings == std::vector<std::string>{"heads", "groups", "within_groups"});
 }
 
+TEST_CASE("bench: decode with routed keys stands beside that of routed heads") {
+  DecodeBenchOptions options = small_options();
+  options.active = {0.5};
+  options.routed_keys = true;
+  options.routers = {routers::kLearned};
+  std::vector<std::string> rows;
+  for (const Row& row : rows_of(options)) rows.push_back(nlohmann::json::parse(row.json()).at("routed_rows"));
+  CHECK(rows == std::vector<std::string>{"queries", "queries_keys_values", "queries", "queries_keys_values"});
+  options.model.kv_heads = 4;
+  CHECK_THROWS_WITH(rows_of(options),
+                    "bench decode: kv-heads: expected as many as heads with --routed-keys, found 4");
+}
+
 TEST_CASE("bench: a decode record as JSON is one line, and one of a table") {
   DecodeBenchOptions options = small_options();
   options.contexts = {8};

@@ -26,6 +26,7 @@ const std::map<std::string, std::string>& names_of_stems() {
       {"head_router", "route_heads"},
       {"masked_router", "route_masked_heads"},
       {"query_norm", "query_norm_logits"},
+      {"head_sequences", "gather_pairs"},
   };
   return names;
 }

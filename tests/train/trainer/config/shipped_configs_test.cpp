@@ -162,6 +162,19 @@ TEST_CASE("shipped configs: MoH-LLaMA3-8B inside KV groups has the paper's count
   CHECK(print_resolved(groups) == print_resolved(paper));
 }
 
+TEST_CASE("shipped configs: MoH-LLM-S with routed keys is MoH-LLM-S at 50% but for these") {
+  RunConfig routed = load_shipped("moh_llm_s_routed_keys"), moh = load_shipped("moh_llm_s_50");
+  MohConfig& of_routed = model_of(routed).moh;
+  CHECK(of_routed.routed == RoutedRows::kQueriesKeysValues);
+  CHECK(of_routed.positions == HeadPositions::kHead);
+  CHECK(of_routed.shared_window == 128);
+  of_routed.routed = RoutedRows::kQueries;
+  of_routed.positions = HeadPositions::kSequence;
+  of_routed.shared_window = 0;
+  routed.output = moh.output;
+  CHECK(print_resolved(routed) == print_resolved(moh));
+}
+
 TEST_CASE("shipped configs: small continue-tuning takes a tenth of the dense run's tokens") {
   const RunConfig dense = load_shipped("continue_tuning_dense"), moh = load_shipped("continue_tuning_moh_75");
   const auto tokens = [](const RunConfig& run) {

@@ -207,6 +207,10 @@ void add_sizes(const LlamaConfig& model, OrderedJson& json) {
 }
 
 OrderedJson config_json(const LlamaConfig& model, std::string_view dtype, const HfTokenIds& tokens) {
+  if (model.moh.routed != RoutedRows::kQueries)
+    throw ConfigError(error_message("export", "model.moh.routed",
+                                    "queries, as the exported code has keys and values of all tokens",
+                                    std::string(name_of(model.moh.routed))));
   const HfForm form = form_of(model);
   OrderedJson json;
   add_class(form, json);
