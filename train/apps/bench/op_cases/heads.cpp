@@ -9,6 +9,8 @@
 #include "ops/moh/head_sequences.h"
 #include "ops/moh/query_norm.h"
 #include "ops/moh/scale_heads.h"
+#include "ops/moh/sigmoid_gate.h"
+#include "ops/shape/reshape.h"
 #include "train/apps/bench/op_cases.h"
 
 namespace moh::op_cases {
@@ -149,6 +151,15 @@ StreamingCase make_scatter_pairs(Placement placement, std::int64_t bytes) {
           [=] { return scatter_pairs(input(y), input(gates), sequences); }};
 }
 
+/// A gate per head: forward reads x and writes y; backward reads dy and x, and writes dx.
+StreamingCase make_head_gate(Placement placement, std::int64_t bytes) {
+  const std::int64_t tokens = count_for(placement.dtype, bytes, kHeads * kHeadDim);
+  const Tensor x = random_tensor({1, tokens, kHeads, kHeadDim}, placement, 1),
+               logits = random_tensor({1, tokens, kHeads}, placement, 2);
+  return {to_string(x.shape()), 2 * bytes_of(x) + bytes_of(logits), 3 * bytes_of(x) + 2 * bytes_of(logits),
+          [=] { return sigmoid_gate(input(x), input(logits)); }};
+}
+
 }  // namespace
 
 std::vector<StreamingFamily> of_heads() {
@@ -158,6 +169,12 @@ std::vector<StreamingFamily> of_heads() {
           alike("scale_heads", {kHeads, kHeadDim}, 1, 2, 3,
                 [](const std::vector<Variable>& in) {
                   return scale_heads(in[0], input(full({kHeads}, 0.5, in[0].dtype(), in[0].device())));
+                }),
+          {"sigmoid_gate", make_head_gate},
+          alike("sigmoid_gate_of_elements", {kHeads, kHeadDim}, 2, 3, 5,
+                [](const std::vector<Variable>& in) {
+                  const Shape& shape = in[1].shape();
+                  return sigmoid_gate(in[0], reshape(in[1], {shape.numel() / (kHeads * kHeadDim), -1}));
                 }),
           {"gather_heads", make_gather},
           {"scatter_heads", make_scatter},
