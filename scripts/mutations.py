@@ -35,6 +35,13 @@ MUTATIONS = [
              "ops_tests", "embedding"),
     Mutation("query norms divided by N, not N - 1", "ops/moh/query_norm_cpu.cpp",
              "std::sqrt(squares / A(n - 1))", "std::sqrt(squares / A(n))", "ops_tests", "query_norm"),
+    Mutation("a gate's gradient without the slope of the sigmoid", "ops/moh/sigmoid_gate_cpu.cpp",
+             "static_cast<T>(gate * rest * sum_lanes<A>(sum))", "static_cast<T>(gate * sum_lanes<A>(sum))", "ops_tests",
+             "sigmoid_gate"),
+    Mutation("gates that are added to a model leave its output projections", "models/layers/output_gate.cpp",
+             "scale(Variable(weight), 2.0)", "scale(Variable(weight), 1.0)", "models_tests", "output gate"),
+    Mutation("decoding passes the gates over", "models/llm/llama_layers.cpp",
+             "output_gate_(x, Variable(heads)), p.choice", "Variable(heads), p.choice", "models_tests", "output gate"),
     # The router.
     Mutation("top-k takes the smaller of two logits", "ops/moh/head_router_tile_cpu.h",
              "key > keys[lower]", "key < keys[lower]", "ops_tests", "route|router"),

@@ -4,6 +4,7 @@
 #include <string_view>
 #include <vector>
 
+#include "models/layers/attention_gate.h"
 #include "models/layers/moh_config.h"
 #include "models/recompute_level.h"
 
@@ -22,6 +23,7 @@ struct DitConfig {
   std::int64_t head_dim = 0;  ///< 0: hidden / heads. heads * head_dim may differ from hidden
   std::int64_t mlp_ratio = 4;
   bool learn_variance = true;  ///< as many outputs again, that say the variance of a step
+  AttentionGate attention_gate = AttentionGate::kNone;
   RecomputeLevel recompute = RecomputeLevel::kNone;
   MohConfig moh;
 

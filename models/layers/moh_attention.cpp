@@ -32,9 +32,11 @@ MohAttention::MohAttention(const MohAttentionOptions& o, Placement placement)
       kv_heads_(o.kv_heads > 0 ? o.kv_heads : o.heads),
       head_dim_(o.head_dim),
       qkv_(o.width, (heads_ + 2 * kv_heads_) * o.head_dim, true, placement),
-      proj_(o.heads * o.head_dim, o.width, true, placement) {
+      proj_(o.heads * o.head_dim, o.width, true, placement),
+      output_gate_(o.gate, o.width, o.heads, o.head_dim, placement) {
   add_child("qkv", qkv_);
   add_child("proj", proj_);
+  add_children_of(output_gate_);
   if (!o.routing.kind->routes()) return;
   router_.emplace(o.width, kv_heads_, o.head_dim, o.routing, placement);
   add_children_of(*router_);
@@ -47,10 +49,9 @@ LayerOutput MohAttention::forward(const Variable& x, const ForwardContext& conte
   const HeadChoice* chosen = choice ? &*choice : nullptr;
   const Variable qkv = to_heads(qkv_, x, head_dim_, chosen);
   const AttentionOptions options{.causal = false};
-  const Variable out =
-      scaled_heads(choice ? head_sparse_attention_packed(qkv, choice->gates, choice->lists, options)
-                          : attention_packed(qkv, heads_, kv_heads_, options),
-                   context.head_scales_of(layer_));
+  const Variable heads = choice ? head_sparse_attention_packed(qkv, choice->gates, choice->lists, options)
+                                : attention_packed(qkv, heads_, kv_heads_, options);
+  const Variable out = scaled_heads(output_gate_(x, heads), context.head_scales_of(layer_));
   if (context.observer != nullptr) show(*context.observer, x, qkv, out, chosen);
   LayerOutput output{from_heads(proj_, out, chosen), {}};
   if (choice) output.routing = summarize(*choice);

@@ -6,6 +6,7 @@
 #include "models/forward_context.h"
 #include "models/layers/head_routing.h"
 #include "models/layers/linear.h"
+#include "models/layers/output_gate.h"
 
 namespace moh {
 
@@ -17,12 +18,13 @@ struct MohAttentionOptions {
   HeadRoutingOptions routing;  ///< with router.heads = heads; kind kNone for a dense layer
   std::int64_t layer = 0;      ///< number of the layer in the model, for ForwardContext
   std::int64_t kv_heads = 0;   ///< each shared by a group of heads; 0: as many as heads
+  AttentionGate gate = AttentionGate::kNone;
 };
 
 /// Self-attention of vision and diffusion transformers, Mixture-of-Head or dense (arXiv 2410.11842,
 /// section 3): without a mask; queries, keys and values come from one projection with bias. Parameters:
-/// `qkv` [(H + 2 G) d, D] ordered [q | k | v][head][d], `proj` [D, H d], and those of HeadRouter, named as in
-/// the released MoH-DiT.
+/// `qkv` [(H + 2 G) d, D] ordered [q | k | v][head][d], `proj` [D, H d], and those of OutputGate and
+/// HeadRouter, the latter named as in the released MoH-DiT.
 class MohAttention : public Module {
  public:
   /// Throws as require_packed() and HeadRouter do.
@@ -42,6 +44,7 @@ class MohAttention : public Module {
 
   std::int64_t layer_, heads_, kv_heads_, head_dim_;
   Linear qkv_, proj_;
+  OutputGate output_gate_;
   std::optional<HeadRouter> router_;  // absent in a dense layer
 };
 

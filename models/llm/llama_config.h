@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "models/layers/attention_gate.h"
 #include "models/layers/moh_config.h"
 #include "models/layers/per_layer.h"
 #include "models/recompute_level.h"
@@ -28,10 +29,11 @@ struct LlamaConfig {
   /// Tokens that a query sees, itself and those before it, of each layer; 0: all
   PerLayer sliding_window;
   bool tied_embeddings = false;
-  bool qkv_bias = false;   ///< q_proj, k_proj and v_proj add a bias
-  bool o_bias = false;     ///< o_proj adds a bias
-  bool mlp_bias = false;   ///< gate_proj, up_proj and down_proj add a bias
-  bool qk_norm = false;    ///< RMSNorm of each head's queries and keys (q_norm, k_norm) before the rotation
+  bool qkv_bias = false;  ///< q_proj, k_proj and v_proj add a bias
+  bool o_bias = false;    ///< o_proj adds a bias
+  bool mlp_bias = false;  ///< gate_proj, up_proj and down_proj add a bias
+  bool qk_norm = false;   ///< RMSNorm of each head's queries and keys (q_norm, k_norm) before the rotation
+  AttentionGate attention_gate = AttentionGate::kNone;
   double dropout = 0;      ///< of the two residual branches
   double init_std = 0.02;  ///< of all matrices; output projections get init_std / sqrt(2 layers)
   RecomputeLevel recompute = RecomputeLevel::kNone;

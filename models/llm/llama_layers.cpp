@@ -33,11 +33,13 @@ LlamaAttention::LlamaAttention(const LlamaConfig& c, std::int64_t layer, Placeme
       q_proj_(c.hidden, c.heads * c.head_dim, c.qkv_bias, placement),
       k_proj_(c.hidden, c.kv_heads * c.head_dim, c.qkv_bias, placement),
       v_proj_(c.hidden, c.kv_heads * c.head_dim, c.qkv_bias, placement),
-      o_proj_(c.heads * c.head_dim, c.hidden, c.o_bias, placement) {
+      o_proj_(c.heads * c.head_dim, c.hidden, c.o_bias, placement),
+      output_gate_(c.attention_gate, c.hidden, c.heads, c.head_dim, placement) {
   add_child("q_proj", q_proj_);
   add_child("k_proj", k_proj_);
   add_child("v_proj", v_proj_);
   add_child("o_proj", o_proj_);
+  add_children_of(output_gate_);
   if (c.qk_norm) {
     add_child("q_norm", q_norm_.emplace(c.head_dim, c.norm_eps, placement));
     add_child("k_norm", k_norm_.emplace(c.head_dim, c.norm_eps, placement));
@@ -109,7 +111,7 @@ LayerOutput LlamaAttention::forward(const Variable& x, const RopeTable& table,
   const HeadChoice* choice = p.choice ? &*p.choice : nullptr;
   const Variable heads = has_routed_keys(p) ? routed_keys_->forward(routed_heads(p), table, *choice, context)
                                             : attend(p.q, p.k, p.v, choice, causal);
-  const Variable out = scaled_heads(heads, context.head_scales_of(layer_));
+  const Variable out = scaled_heads(output_gate_(x, heads), context.head_scales_of(layer_));
   if (context.observer != nullptr) show(context, x, p, out);
   LayerOutput output{from_heads(o_proj_, out, choice), {}};
   if (p.choice) output.routing = summarize(*p.choice);
@@ -129,11 +131,15 @@ Variable LlamaAttention::decode(const Variable& x, const RopeTable& table, Layer
   if (has_routed_keys(p)) {
     const Tensor heads =
         routed_keys_->decode(routed_heads(p), table, p.choice->gates.value(), p.choice->lists, cache);
-    return from_heads(o_proj_, Variable(heads), &*p.choice);
+    return decoded(x, heads, p);
   }
   const LayerCache::Keys keys = cache.append(p.k.value(), p.v.value());
   const HeadChoice* choice = p.choice ? &*p.choice : nullptr;
-  return from_heads(o_proj_, Variable(attend_cache(p.q.value(), keys, choice)), choice);
+  return decoded(x, attend_cache(p.q.value(), keys, choice), p);
+}
+
+Variable LlamaAttention::decoded(const Variable& x, const Tensor& heads, const Projections& p) const {
+  return from_heads(o_proj_, output_gate_(x, Variable(heads)), p.choice ? &*p.choice : nullptr);
 }
 
 Tensor LlamaAttention::decode_piece(const Projections& p, const RopeTable& table,
@@ -184,7 +190,7 @@ Variable LlamaAttention::decode_each(const Variable& x, const RopeTable& table,
   } else {
     decode_pieces(pieces);
   }
-  return from_heads(o_proj_, Variable(out), p.choice ? &*p.choice : nullptr);
+  return decoded(x, out, p);
 }
 
 LlamaMlp::LlamaMlp(const LlamaConfig& c, Placement placement)

@@ -6,6 +6,7 @@
 #include "models/forward_context.h"
 #include "models/layers/head_routing.h"
 #include "models/layers/linear.h"
+#include "models/layers/output_gate.h"
 #include "models/layers/rms_norm.h"
 #include "models/llm/kv_cache.h"
 #include "models/llm/llama_config.h"
@@ -24,9 +25,9 @@ struct PieceOfText {
 };
 
 /// Attention of a LLaMA layer, dense or Mixture-of-Head. Parameters as in Hugging Face checkpoints: `q_proj`,
-/// `k_proj`, `v_proj`, `o_proj`, with qk_norm `q_norm` and `k_norm`, and those of HeadRouter. A query-norm
-/// router looks at the queries as projected, with their bias, before q_norm: normalised ones have nearly one
-/// length, and say nothing of a head's weight.
+/// `k_proj`, `v_proj`, `o_proj`, with qk_norm `q_norm` and `k_norm`, and those of OutputGate and HeadRouter.
+/// A query-norm router looks at the queries as projected, with their bias, before q_norm: normalised ones
+/// have nearly one length, and say nothing of a head's weight.
 class LlamaAttention : public Module {
  public:
   LlamaAttention(const LlamaConfig& config, std::int64_t layer, Placement placement);
@@ -59,6 +60,8 @@ class LlamaAttention : public Module {
   Tensor attend_cache(const Tensor& q, const LayerCache::Keys& keys, const HeadChoice* choice) const;
   /// The heads of a piece of decode_each, [1, count, H, d].
   Tensor decode_piece(const Projections& p, const RopeTable& table, const PieceOfText& piece) const;
+  /// The layer's output in decoding, from that of attention, [B, T, H, d].
+  Variable decoded(const Variable& x, const Tensor& heads, const Projections& p) const;
 
   /// Whether the projections are those of RoutedKeys.
   bool has_routed_keys(const Projections& p) const { return routed_keys_ && p.choice; }
@@ -69,6 +72,7 @@ class LlamaAttention : public Module {
 
   std::int64_t layer_, head_dim_, window_;
   Linear q_proj_, k_proj_, v_proj_, o_proj_;
+  OutputGate output_gate_;
   std::optional<RmsNorm> q_norm_, k_norm_;  // absent without qk_norm
   std::optional<HeadRouter> router_;        // absent in a dense layer
   std::optional<RoutedKeys> routed_keys_;

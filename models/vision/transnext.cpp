@@ -62,11 +62,13 @@ TransNext::Stage TransNext::make_stage(std::int64_t number, std::int64_t first_b
   for (std::int64_t i = first_block; i < first_block + c.depths[s]; ++i) {
     const TransNextAttentionOptions attention{.width = c.dims[s],
                                               .heads = c.heads[s],
+                                              .head_dim = c.head_width(s),
                                               .single_kv_head = c.single_kv_head,
                                               .window = c.pool_ratios[s] > 1 ? c.window : 0,
                                               .kept_keys = c.kept_keys.empty() ? 100 : c.kept_keys[s],
                                               .routing = routing[static_cast<std::size_t>(i)],
-                                              .layer = i};
+                                              .layer = i,
+                                              .gate = c.attention_gate};
     stage.blocks.push_back(std::make_unique<TransNextBlock>(
         attention, TransNextBlock::FeedForward{glu_hidden(c, number), c.experts},
         c.drop_path * static_cast<double>(i) / last, placement));

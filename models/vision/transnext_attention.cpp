@@ -1,5 +1,8 @@
 #include "models/vision/transnext_attention.h"
 
+#include <string>
+#include <utility>
+
 #include "core/error.h"
 #include "models/layers/attention_observer.h"
 #include "ops/activation/gelu.h"
@@ -19,10 +22,9 @@ constexpr double kPooledEps = 1e-5;
 
 TransNextAttentionOptions checked(const TransNextAttentionOptions& o) {
   require_packed("transnext_attention", o.routing, {});
-  if (o.heads < 1 || o.width % o.heads != 0) {
-    throw ValueError(error_message("transnext_attention", "heads",
-                                   "a divisor of width (" + std::to_string(o.width) + ")",
-                                   std::to_string(o.heads)));
+  for (const auto& [name, value] : {std::pair{"heads", o.heads}, std::pair{"head_dim", o.head_dim}}) {
+    if (value < 1)
+      throw ValueError(error_message("transnext_attention", name, "1 or more", std::to_string(value)));
   }
   return o;
 }
@@ -30,7 +32,7 @@ TransNextAttentionOptions checked(const TransNextAttentionOptions& o) {
 }  // namespace
 
 TransNextAttention::Window::Window(const TransNextAttentionOptions& o, Placement placement) {
-  const std::int64_t count = o.window * o.window, d = o.width / o.heads;
+  const std::int64_t count = o.window * o.window, d = o.head_dim;
   bias = add_parameter("relative_pos_bias_local", {o.heads, count}, placement);
   tokens = add_parameter("learnable_tokens", {o.heads, d, count}, placement);
   token_bias = add_parameter("learnable_bias", {o.heads, 1, count}, placement);
@@ -40,13 +42,13 @@ namespace {
 
 /// Width of the keys of all heads, or of the only one.
 std::int64_t key_width(const TransNextAttentionOptions& o) {
-  return o.single_kv_head ? o.width / o.heads : o.width;
+  return o.single_kv_head ? o.head_dim : o.heads * o.head_dim;
 }
 
 }  // namespace
 
 TransNextAttention::Pool::Pool(const TransNextAttentionOptions& o, Placement placement)
-    : q(o.width, o.width, true, placement),
+    : q(o.width, o.heads * o.head_dim, true, placement),
       kv(o.width, 2 * key_width(o), true, placement),
       sr(o.width, o.width, 1, {}, placement),
       norm(o.width, kPooledEps, placement) {
@@ -59,30 +61,32 @@ TransNextAttention::Pool::Pool(const TransNextAttentionOptions& o, Placement pla
 TransNextAttention::TransNextAttention(const TransNextAttentionOptions& o, Placement placement)
     : options_(checked(o)),
       temperature_(add_parameter("temperature", {o.heads, 1, 1}, placement)),
-      query_embedding_(add_parameter("query_embedding", {o.heads, 1, o.width / o.heads}, placement)),
-      proj_(o.width, o.width, true, placement),
+      query_embedding_(add_parameter("query_embedding", {o.heads, 1, o.head_dim}, placement)),
+      proj_(o.heads * o.head_dim, o.width, true, placement),
       cpb_fc1_(2, kBiasHidden, true, placement),
-      cpb_fc2_(kBiasHidden, o.heads, true, placement) {
+      cpb_fc2_(kBiasHidden, o.heads, true, placement),
+      output_gate_(o.gate, o.width, o.heads, o.head_dim, placement) {
   if (o.window > 0) {
     window_ = std::make_unique<Window>(o, placement);
     pool_ = std::make_unique<Pool>(o, placement);
     add_children_of(*window_);
     add_children_of(*pool_);
   } else {
-    qkv_ = std::make_unique<Linear>(o.width, o.width + 2 * key_width(o), true, placement);
+    qkv_ = std::make_unique<Linear>(o.width, o.heads * o.head_dim + 2 * key_width(o), true, placement);
     add_child("qkv", *qkv_);
   }
   add_child("proj", proj_);
+  add_children_of(output_gate_);
   add_child("cpb_fc1", cpb_fc1_);
   add_child("cpb_fc2", cpb_fc2_);
   if (!o.routing.kind->routes()) return;
-  router_.emplace(o.width, o.heads, o.width / o.heads, o.routing, placement);
+  router_.emplace(o.width, o.heads, o.head_dim, o.routing, placement);
   add_children_of(*router_);
 }
 
 /// Keys and values [B, M, 2 H, d] from those of the projection kv [B, M, ...].
 Variable TransNextAttention::kv_heads_of(const Variable& kv) const {
-  const std::int64_t d = options_.width / options_.heads;
+  const std::int64_t d = options_.head_dim;
   const Variable heads = reshape(kv, {kv.dim(0), kv.dim(1), -1, d});
   return options_.single_kv_head ? repeat_heads(heads, 0, options_.heads) : heads;
 }
@@ -98,7 +102,7 @@ Variable TransNextAttention::pooled(const Variable& x, const StageGrid& grid) co
 
 Variable TransNextAttention::heads_of(const Variable& x, const StageGrid& grid,
                                       const HeadChoice* choice) const {
-  const std::int64_t d = options_.width / options_.heads;
+  const std::int64_t d = options_.head_dim;
   const Variable biases = cpb_fc2_(relu(cpb_fc1_(Variable(grid.positions.coordinates))));
   const CosineParameters cosine{query_embedding_, temperature_, position_bias(biases, grid.positions.index)};
   SelectedPairs selected;
@@ -121,7 +125,8 @@ LayerOutput TransNextAttention::forward(const Variable& x, const StageGrid& grid
   std::optional<HeadChoice> choice;
   if (router_ && !context.all_heads) choice = (*router_)({.x = x}, context, options_.layer);
   const HeadChoice* chosen = choice ? &*choice : nullptr;
-  const Variable heads = scaled_heads(heads_of(x, grid, chosen), context.head_scales_of(options_.layer));
+  const Variable heads =
+      scaled_heads(output_gate_(x, heads_of(x, grid, chosen)), context.head_scales_of(options_.layer));
   if (context.observer != nullptr) {
     context.observer->observe({.layer = options_.layer,
                                .x = x.value(),

@@ -9,6 +9,7 @@
 #include "models/layers/head_routing.h"
 #include "models/layers/layer_norm.h"
 #include "models/layers/linear.h"
+#include "models/layers/output_gate.h"
 #include "models/vision/relative_positions.h"
 
 namespace moh {
@@ -23,19 +24,21 @@ struct StageGrid {
 /// Sizes of a TransNextAttention layer.
 struct TransNextAttentionOptions {
   std::int64_t width = 0;
-  std::int64_t heads = 0;       ///< each width / heads wide
+  std::int64_t heads = 0;
+  std::int64_t head_dim = 0;    ///< heads * head_dim may differ from width
   bool single_kv_head = false;  ///< all heads share one key and one value head
   std::int64_t window = 3;  ///< side of the square of neighbours; 0: full attention, without pooled tokens
   std::int64_t kept_keys = 100;  ///< percent that each query keeps, those of the largest logits
   HeadRoutingOptions routing;    ///< with router.heads = heads; kind kNone for a dense layer
   std::int64_t layer = 0;        ///< number of the layer in the model, for ForwardContext
+  AttentionGate gate = AttentionGate::kNone;
 };
 
 /// Attention of TransNeXt (Shi 2023, arXiv 2311.17132), Mixture-of-Head or dense: aggregated attention over
 /// the window and the pooled tokens, or full attention (ops/attention/aggregated_attention.h). Pooled tokens
 /// are norm( average over cells of gelu(sr(x))). Parameters are named as in the released MoH-ViT: `q`, `kv`,
 /// `proj`, `sr`, `norm` and those of the window, or `qkv` and `proj`; `cpb_fc1`, `cpb_fc2`, the network of
-/// position biases; and those of HeadRouter.
+/// position biases; and those of OutputGate and HeadRouter.
 class TransNextAttention : public Module {
  public:
   /// Throws as require_packed() and HeadRouter do.
@@ -71,6 +74,7 @@ class TransNextAttention : public Module {
   std::unique_ptr<Pool> pool_;
   std::unique_ptr<Linear> qkv_;  // in full attention only
   Linear proj_, cpb_fc1_, cpb_fc2_;
+  OutputGate output_gate_;
   std::optional<HeadRouter> router_;  // absent in a dense layer
 };
 

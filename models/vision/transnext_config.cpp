@@ -8,7 +8,7 @@ namespace moh {
 
 namespace {
 
-constexpr std::int64_t kMostStages = 8, kMostBlocks = 1000, kMostExperts = 64;
+constexpr std::int64_t kMostStages = 8, kMostBlocks = 1000, kMostExperts = 64, kMostHeadDim = 256;
 
 /// Checks the lists: their lengths, and that each value is 1 or more. Returns whether there is no fault.
 bool check_lists(const TransNextConfig& c, ConfigFaults& faults) {
@@ -63,12 +63,16 @@ void check_numbers(const TransNextConfig& c, ConfigFaults& faults) {
 }
 
 void check_heads(const TransNextConfig& c, ConfigFaults& faults) {
+  if (c.head_dim < 0 || c.head_dim > kMostHeadDim)
+    faults.add({"head_dim"}, "0 to " + number_text(kMostHeadDim), number_text(c.head_dim));
+  if (c.head_dim != 0) return;
   for (std::size_t s = 0; s < c.dims.size(); ++s) {
-    if (c.dims[s] % c.heads[s] == 0 && c.dims[s] / c.heads[s] <= 256) continue;
-    faults.add(
-        {"heads", "dims"},
-        "a divisor of " + faults.key("dims") + " (" + number_text(c.dims[s]) + "), for heads of at most 256",
-        number_text(c.heads[s]) + " (stage " + number_text(static_cast<std::int64_t>(s)) + ")");
+    if (c.dims[s] % c.heads[s] == 0 && c.dims[s] / c.heads[s] <= kMostHeadDim) continue;
+    faults.add({"heads", "dims", "head_dim"},
+               "a divisor of " + faults.key("dims") + " (" + number_text(c.dims[s]) +
+                   "), for heads of at most " + number_text(kMostHeadDim),
+               number_text(c.heads[s]) + " (stage " + number_text(static_cast<std::int64_t>(s)) + ")",
+               "or set " + faults.key("head_dim"));
   }
 }
 

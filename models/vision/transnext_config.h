@@ -4,6 +4,7 @@
 #include <string_view>
 #include <vector>
 
+#include "models/layers/attention_gate.h"
 #include "models/layers/moh_config.h"
 #include "models/recompute_level.h"
 
@@ -17,6 +18,7 @@ struct TransNextConfig {
   std::int64_t patch_size = 4;  ///< pixels from one token of the first stage to the next
   std::vector<std::int64_t> dims = {72, 144, 288, 576};
   std::vector<std::int64_t> heads = {3, 6, 12, 24};
+  std::int64_t head_dim = 0;    ///< of all stages; 0: dims / heads. heads * head_dim may differ from dims
   bool single_kv_head = false;  ///< all heads of a layer share one key and one value head (MoA)
   std::vector<std::int64_t> depths = {2, 2, 15, 2};
   std::vector<std::int64_t> mlp_ratios = {8, 8, 4, 4};
@@ -33,6 +35,7 @@ struct TransNextConfig {
   /// Feed-forward networks of a block, of which each token takes one (top-1); 1: no mixture.
   std::int64_t experts = 1;
   double drop_path = 0;  ///< of the last block; rates grow linearly from 0
+  AttentionGate attention_gate = AttentionGate::kNone;
   RecomputeLevel recompute = RecomputeLevel::kNone;
   /// Lists of counts have a value per stage, or per block of all stages.
   MohConfig moh;
@@ -40,6 +43,10 @@ struct TransNextConfig {
   bool operator==(const TransNextConfig&) const = default;
 
   std::int64_t stages() const { return static_cast<std::int64_t>(dims.size()); }
+  /// Width of a head in a stage.
+  std::int64_t head_width(std::size_t stage) const {
+    return head_dim > 0 ? head_dim : dims[stage] / heads[stage];
+  }
 };
 
 /// Reports values that are out of range or inconsistent.
@@ -57,13 +64,14 @@ MohConfig moh_of_blocks(const TransNextConfig& config);
 /// Routing of all blocks, in order.
 std::vector<HeadRoutingOptions> routing_of(const TransNextConfig& config);
 
-/// A published model, by name.
+/// A published model, or a baseline of one, by name.
 struct TransNextPreset {
   std::string_view name;
   TransNextConfig config;
   std::string_view origin;  ///< source of the sizes
 };
-/// transnext_tiny, _small and _base and their MoH variants.
+/// transnext_tiny, _small and _base, their MoH variants, and the dense models with as many heads as these
+/// have active.
 const std::vector<TransNextPreset>& transnext_presets();
 
 }  // namespace moh

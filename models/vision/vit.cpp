@@ -56,10 +56,11 @@ VitBlock::VitBlock(const VitConfig& c, const HeadRoutingOptions& routing, std::i
       norm1_(c.hidden, c.norm_eps, placement),
       attn_({.width = c.hidden,
              .heads = c.heads,
-             .head_dim = c.hidden / c.heads,
+             .head_dim = c.head_width(),
              .routing = routing,
              .layer = layer,
-             .kv_heads = c.single_kv_head ? 1 : c.heads},
+             .kv_heads = c.single_kv_head ? 1 : c.heads,
+             .gate = c.attention_gate},
             placement),
       norm2_(c.hidden, c.norm_eps, placement),
       mlp_(c.hidden, c.mlp_ratio * c.hidden, placement) {

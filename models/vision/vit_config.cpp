@@ -7,6 +7,8 @@ namespace moh {
 
 namespace {
 
+constexpr std::int64_t kMostHeadDim = 256;  // of the attention kernels
+
 /// Checks sizes and their divisibility. Returns whether there is no fault.
 bool check_sizes(const VitConfig& c, ConfigFaults& faults) {
   const std::size_t before = faults.all().size();
@@ -26,11 +28,13 @@ bool check_sizes(const VitConfig& c, ConfigFaults& faults) {
                "a divisor of " + faults.key("image_size") + " (" + number_text(c.image_size) + ")",
                number_text(c.patch_size));
   }
-  if (c.hidden % c.heads != 0 || c.hidden / c.heads > 256) {
-    faults.add(
-        {"heads", "hidden"},
-        "a divisor of " + faults.key("hidden") + " (" + number_text(c.hidden) + "), for heads of at most 256",
-        number_text(c.heads));
+  if (c.head_dim < 0 || c.head_dim > kMostHeadDim) {
+    faults.add({"head_dim"}, "0 to " + number_text(kMostHeadDim), number_text(c.head_dim));
+  } else if (c.head_dim == 0 && (c.hidden % c.heads != 0 || c.hidden / c.heads > kMostHeadDim)) {
+    faults.add({"heads", "hidden", "head_dim"},
+               "a divisor of " + faults.key("hidden") + " (" + number_text(c.hidden) +
+                   "), for heads of at most " + number_text(kMostHeadDim),
+               number_text(c.heads), "or set " + faults.key("head_dim"));
   }
   return faults.all().size() == before;
 }

@@ -4,6 +4,7 @@
 #include <string_view>
 #include <vector>
 
+#include "models/layers/attention_gate.h"
 #include "models/layers/moh_config.h"
 #include "models/recompute_level.h"
 
@@ -25,13 +26,17 @@ struct VitConfig {
   std::int64_t layers = 12;
   std::int64_t hidden = 384;
   std::int64_t heads = 6;
+  std::int64_t head_dim = 0;    ///< 0: hidden / heads. heads * head_dim may differ from hidden
   bool single_kv_head = false;  ///< all heads share one key and one value head (multi-query attention, MoA)
   std::int64_t mlp_ratio = 4;
   VitPooling pooling = VitPooling::kClassToken;
   double norm_eps = 1e-6;
   double drop_path = 0;  ///< of the last layer; rates grow linearly from 0
+  AttentionGate attention_gate = AttentionGate::kNone;
   RecomputeLevel recompute = RecomputeLevel::kNone;
   MohConfig moh;
+
+  std::int64_t head_width() const { return head_dim > 0 ? head_dim : hidden / heads; }
 
   bool operator==(const VitConfig&) const = default;
 };

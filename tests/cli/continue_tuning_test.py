@@ -114,6 +114,24 @@ class ContinueTuning(support.MohTest):
                 self.moh("train", job, "--resume", "schedule.decay_steps=8")
                 self.assert_same_state("whole", "run")
 
+    def test_with_gates_a_run_begins_as_the_dense_model_and_resumes_with_the_same_bits(self):
+        self.config({**DENSE, "init.from": "dense", "optim.weight_decay": 0.1, "log.every": 1}, "continued.yaml")
+        self.moh("train", "continued.yaml", "output.dir=plain")
+        plain = support.losses(self.folder / "plain")
+        for gate in ("head", "element"):
+            with self.subTest(gate=gate):
+                run = ("train", "continued.yaml", f"model.attention_gate={gate}")
+                self.assert_says(self.moh(*run, "output.dir=whole", "--overwrite"), "init: 2 attention layers get gates of 1/2")
+                gated = support.losses(self.folder / "whole")
+                self.assertEqual(gated[0], plain[0])
+                self.assertNotEqual(gated[-1], plain[-1])
+                self.moh(*run, "--overwrite", "train.steps=4", "schedule.decay_steps=8")
+                self.moh(*run, "--resume", "schedule.decay_steps=8")
+                self.assert_same_state("whole", "run")
+        output = self.moh("train", "continued.yaml", "init.from=whole", "model.attention_gate=none",
+                          "output.dir=refused", code=support.CONFIG_ERROR)
+        self.assert_says(output, "model.attention_gate: expected element as in the checkpoint of init.from, found none")
+
     def test_a_run_that_never_saved_begins_again(self):
         self.moh("train", self.job(), "output.dir=whole")
         output = self.moh("train", self.job(), "--resume")

@@ -34,6 +34,8 @@ TEXT_RUNS = {
     "groups": {"model.kv_heads": 2, "model.moh.routing": "groups"},
     "within groups": {"model.kv_heads": 2, "model.moh.routing": "within_groups", "model.moh.num_shared": 0, "model.moh.top_k": 2},
     "routed keys": {"model.moh.routed": "queries_keys_values", "model.moh.positions": "head", "model.moh.shared_window": 3, **MASK},
+    "gates": {"model.attention_gate": "head"},
+    "gates of elements": {**support.DENSE, "model.attention_gate": "element"},
     "shared by list": {"model.moh.shared_heads": "[[3], [1]]"},
     "divided": {"comm.zero": 1, "ema.decay": 0.9},
 }
@@ -62,6 +64,7 @@ checkpoint: {every: 0}
 PICTURE_RUNS = {
     "vit": VIT.replace("MOH", "drop_path: 0"),
     "moh vit": VIT.replace("MOH", "moh: {router: learned, num_shared: 1, top_k: 1}"),
+    "gated vit": VIT.replace("MOH", "attention_gate: element"),
     "learned heads": VIT.replace("MOH", "moh: {router: learned, num_shared: 1, top_k_ratio: 0.5, learn_shared_until: 0.5}"),
 }
 NEXT_PICTURES = """\
@@ -106,6 +109,7 @@ FORMATS = {
 
 NOT_WRITTEN = {("routed keys", "hf"): "model.moh.routed: expected queries, as the exported code has keys and values of all tokens",
                ("moh vit", "hf"): "expected a dense vision transformer, which timm has too",
+               ("gated vit", "hf"): "expected a dense vision transformer, which timm has too",
                ("learned heads", "hf"): "expected a dense vision transformer, which timm has too",
                ("dit", "hf"): "expected a model that Hugging Face's libraries know"}
 BARE = "expected a configuration next to the weights, found none; name a folder with config.json"

@@ -18,14 +18,10 @@ using namespace moh::test;
 
 namespace {
 
-std::unique_ptr<Llama> model_on(const LlamaConfig& config, Device device) {
-  auto model = std::make_unique<Llama>(config, Placement{DType::kFloat32, device});
-  model->initialise(5);
-  return model;
-}
+constexpr std::int64_t kBatch = 2, kTokens = 40;
 
-/// A model inside KV groups: of each 4 heads one is shared and 1 of the others is kept.
-LlamaConfig within_groups(RouterKey router) {
+/// Of each 4 heads one is shared and 1 of the others is kept.
+LlamaConfig small_model(RouterKey router) {
   LlamaConfig c{.vocab_size = 19,
                 .layers = 2,
                 .hidden = 24,
@@ -35,20 +31,25 @@ LlamaConfig within_groups(RouterKey router) {
                 .head_dim = 8,
                 .max_positions = 64,
                 .init_std = 0.3};
-  c.moh = {.router = router, .routing = routings::kWithinGroups, .num_shared = 2, .top_k = 2};
+  c.moh = {.router = router, .num_shared = 2, .top_k = 2};
   return c;
 }
 
 /// A model with routed keys and values, and a window of the shared heads.
 LlamaConfig routed_keys(RouterKey router, HeadPositions positions) {
-  LlamaConfig c = within_groups(router);
+  LlamaConfig c = small_model(router);
   c.kv_heads = c.heads;
   c.qk_norm = router == routers::kLearned;
-  c.moh.routing = routings::kHeads;
   c.moh.routed = RoutedRows::kQueriesKeysValues;
   c.moh.positions = positions;
   c.moh.shared_window = 5;
   return c;
+}
+
+std::unique_ptr<Llama> made(const LlamaConfig& config, Device device) {
+  auto model = std::make_unique<Llama>(config, Placement{DType::kFloat32, device});
+  model->initialise(5);
+  return model;
 }
 
 double relative_difference(const Tensor& a, const Tensor& b) {
@@ -61,45 +62,64 @@ double relative_difference(const Tensor& a, const Tensor& b) {
   return difference / most;
 }
 
+/// Tokens [begin, end) of both texts.
+Tensor piece_of(const Tensor& tokens, std::int64_t begin, std::int64_t end) {
+  const Tensor piece = empty({kBatch, end - begin}, DType::kInt64);
+  for (std::int64_t text = 0; text < kBatch; ++text)
+    piece.select(text).copy_from(tokens.select(text).slice(begin, end));
+  return piece;
+}
+
+/// Compares logits, gradients and decoding of a model on the GPU with those on the CPU.
+void check_like_cpu(const LlamaConfig& config) {
+  const Device gpu = open_gpu();
+  const Tensor tokens = empty({kBatch, kTokens}, DType::kInt64);
+  for (std::int64_t i = 0; i < tokens.numel(); ++i) tokens.data<std::int64_t>()[i] = i * i * 7 % 19;
+  const Tensor documents = empty({kBatch, kTokens}, DType::kInt32);  // of 13 tokens
+  for (std::int64_t i = 0; i < documents.numel(); ++i)
+    documents.data<std::int32_t>()[i] = static_cast<std::int32_t>(i % kTokens / 13 * 13);
+  const auto here = made(config, kCpu), there = made(config, gpu);
+  for (const auto* model : {here.get(), there.get()}) {
+    const Device device = model == here.get() ? kCpu : gpu;
+    const LlamaOutput output =
+        model->forward(tokens.to(device), {.training = true, .document_starts = documents.to(device)});
+    add(cross_entropy(output.logits, tokens.to(device)), output.routing[1].balance).backward();
+  }
+  const auto a = there->parameters(), b = here->parameters();
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    INFO(a[i].name);
+    CHECK(relative_difference(a[i].variable.grad().to(kCpu), b[i].variable.grad()) < 1e-3);
+  }
+  KvCache cache = here->make_cache(kBatch, 64), on_gpu = there->make_cache(kBatch, 64);
+  for (const auto& [begin, end] : {std::pair{0, 30}, {30, 31}, {31, 34}}) {
+    const Tensor piece = piece_of(tokens, begin, end);
+    CHECK(relative_difference(there->decode(piece.to(gpu), on_gpu).to(kCpu), here->decode(piece, cache)) <
+          1e-3);
+  }
+}
+
 }  // namespace
 
-TEST_CASE("sim: models with other routings compute what they do on the CPU, and decode it") {
-  const Device gpu = open_gpu();
-  const Tensor tokens = empty({2, 40}, DType::kInt64);
-  for (std::int64_t i = 0; i < tokens.numel(); ++i) tokens.data<std::int64_t>()[i] = i * i * 7 % 19;
-  std::vector<LlamaConfig> configs;
+TEST_CASE("sim: inside KV groups a model computes what it does on the CPU, forward, backward and decoding") {
   for (const RouterKey router : {routers::kLearned, routers::kQueryNorm}) {
-    configs.push_back(within_groups(router));
-    for (const HeadPositions positions : {HeadPositions::kSequence, HeadPositions::kHead})
-      configs.push_back(routed_keys(router, positions));
+    LlamaConfig config = small_model(router);
+    config.moh.routing = routings::kWithinGroups;
+    check_like_cpu(config);
   }
-  for (const LlamaConfig& config : configs) {
-    const auto here = model_on(config, kCpu), there = model_on(config, gpu);
-    const Tensor documents = empty({2, 40}, DType::kInt32);  // of 13 tokens
-    for (std::int64_t i = 0; i < 80; ++i)
-      documents.data<std::int32_t>()[i] = static_cast<std::int32_t>(i % 40 / 13 * 13);
-    for (const auto* model : {here.get(), there.get()}) {
-      const Device device = model == here.get() ? kCpu : gpu;
-      const LlamaOutput output =
-          model->forward(tokens.to(device), {.training = true, .document_starts = documents.to(device)});
-      add(cross_entropy(output.logits, tokens.to(device)), output.routing[1].balance).backward();
-    }
-    const auto a = there->parameters(), b = here->parameters();
-    for (std::size_t i = 0; i < a.size(); ++i) {
-      INFO(a[i].name);
-      CHECK(relative_difference(a[i].variable.grad().to(kCpu), b[i].variable.grad()) < 1e-3);
-    }
-    KvCache cache = here->make_cache(2, 64), on_gpu = there->make_cache(2, 64);
-    for (const auto& [begin, end] : {std::pair{0, 30}, {30, 31}, {31, 34}}) {
-      const Tensor piece = empty({2, end - begin}, DType::kInt64);
-      for (std::int64_t t = begin; t < end; ++t) {
-        for (std::int64_t text = 0; text < 2; ++text)
-          piece.data<std::int64_t>()[text * (end - begin) + t - begin] =
-              tokens.data<std::int64_t>()[text * 40 + t];
-      }
-      CHECK(relative_difference(there->decode(piece.to(gpu), on_gpu).to(kCpu), here->decode(piece, cache)) <
-            1e-3);
-    }
+}
+
+TEST_CASE("sim: with routed keys and values likewise") {
+  for (const RouterKey router : {routers::kLearned, routers::kQueryNorm}) {
+    for (const HeadPositions positions : {HeadPositions::kSequence, HeadPositions::kHead})
+      check_like_cpu(routed_keys(router, positions));
+  }
+}
+
+TEST_CASE("sim: with gates of attention's output likewise") {
+  for (const AttentionGate gate : {AttentionGate::kHead, AttentionGate::kElement}) {
+    LlamaConfig config = small_model(routers::kLearned);
+    config.attention_gate = gate;
+    check_like_cpu(config);
   }
 }
 

@@ -80,6 +80,7 @@ struct AttentionCase {
     const HeadCounts counts = head_counts(golden, "inter.attn0", "inter.router0");
     options = {.width = c.at("dim"),
                .heads = counts.heads,
+               .head_dim = c.at("dim").get<std::int64_t>() / counts.heads,
                .window = c.value("window_size", std::int64_t{0}),
                .routing = {routers::kLearned, {counts.heads, counts.shared, counts.top_k}}};
     const GridSize tokens = grid_from(c.at("res"));

@@ -82,6 +82,10 @@ std::vector<LlamaConfig> kinds_of_models() {
   kinds.back().sliding_window = 6;
   kinds.push_back(test::tiny_llama());
   kinds.back().qk_norm = kinds.back().qkv_bias = true;
+  for (const AttentionGate gate : {AttentionGate::kHead, AttentionGate::kElement}) {
+    kinds.push_back(test::tiny_llama());
+    kinds.back().attention_gate = gate;
+  }
   kinds.push_back(test::tiny_llama());
   kinds.back().rope_scaling = {.kind = RopeScalingKind::kDynamic, .factor = 2, .original_positions = 8};
   for (const HeadPositions positions : {HeadPositions::kSequence, HeadPositions::kHead}) {

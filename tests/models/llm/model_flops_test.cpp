@@ -74,6 +74,16 @@ TEST_CASE("llama: FLOPs of a dense step, counted by hand") {
   CHECK(counted_flops(config, 3, 5, kCpu) == 3 * forward);
 }
 
+TEST_CASE("llama: gates add the FLOPs of their linear map") {
+  LlamaConfig config = small_model();
+  const double without = flops(config, 3, 5);
+  for (const auto& [gate, rows] : {std::pair{AttentionGate::kHead, 4}, {AttentionGate::kElement, 8}}) {
+    config.attention_gate = gate;
+    CHECK(flops(config, 3, 5) == without + 3 * (2 * 15 * 8 * rows));
+    CHECK(counted_flops(config, 3, 5, kCpu) == without + 3 * (2 * 15 * 8 * rows));
+  }
+}
+
 TEST_CASE("llama: FLOPs of a routed step: fewer pairs, a router more") {
   const LlamaConfig config = routed(small_model(), routers::kLearned, 1, 1);
   const double dense_layer = 1920 + 2 * 1920 + 1920 + 1440 + 4320, vocabulary = 2400;

@@ -45,6 +45,10 @@ std::vector<LlamaConfig> kinds_of_models() {
   kinds.back().sliding_window = PerLayer({9, 200});  // whose caches drop tokens
   kinds.push_back(test::tiny_llama());
   kinds.back().qk_norm = kinds.back().qkv_bias = true;
+  for (const AttentionGate gate : {AttentionGate::kHead, AttentionGate::kElement}) {
+    kinds.push_back(test::tiny_llama());
+    kinds.back().attention_gate = gate;
+  }
   kinds.push_back(test::tiny_llama());
   kinds.back().moh.routing = routings::kGroups;
   kinds.back().moh.num_shared = 0;

@@ -105,6 +105,7 @@ void DiffusionRun::add_model_fields(DitConfig& c, Section& s) {
   s.field("mlp_ratio", c.mlp_ratio, at_least(1).capped(kMaxRatio), "Width inside the MLP / `hidden`.");
   s.field("learn_variance", c.learn_variance,
           "Predict the variance of each step, too, trained by the variational bound.");
+  config::add_attention_gate(c.attention_gate, s);
   config::add_recompute(c.recompute, s);
   s.section(vision_moh_section(c.moh));
 }

@@ -6,8 +6,10 @@
 
 #include "core/dry_run.h"
 #include "models/diffusion/dit.h"
+#include "models/layers/output_gate.h"
 #include "train/base/log/format.h"
 #include "train/families/diffusion/diffusion_run.h"
+#include "train/trainer/config/gate_text.h"
 #include "train/trainer/config/within_bounds.h"
 #include "train/weights/compare_weights.h"
 #include "train/weights/load_weights.h"
@@ -46,13 +48,16 @@ DitConfig sizes_in(const WeightFile& weights) {
   c.layers = count_in(weights, "blocks.", ".attn.qkv.weight");
   const std::int64_t cells = c.patch_size * c.patch_size * c.channels;
   c.learn_variance = length_in(weights, "final_layer.linear.weight", 0) == 2 * cells;
+  c.attention_gate = gate_of_rows(length_in(weights, "blocks.0.attn.output_gate.weight", 0),
+                                  length_in(weights, "blocks.0.attn.proj.weight", 1));
   c.mlp_ratio = c.hidden > 0 ? length_in(weights, "blocks.0.mlp.fc1.weight", 0) / c.hidden : 0;
   return c;
 }
 
 std::string routing_text(const DitConfig& c) {
-  if (!c.moh.router->routes()) return "dense";
-  return "MoH with " + format_fixed(100 * activated_heads(routing_of(c)), 1) + "% of the heads";
+  const std::string gates = gate_text(c.attention_gate);
+  if (!c.moh.router->routes()) return "dense" + gates;
+  return "MoH with " + format_fixed(100 * activated_heads(routing_of(c)), 1) + "% of the heads" + gates;
 }
 
 }  // namespace

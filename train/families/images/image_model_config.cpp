@@ -34,6 +34,7 @@ template <class Config>
 Config with_common(Config config, const ImageModelConfig& common) {
   config.classes = common.classes;
   config.drop_path = common.drop_path;
+  config.attention_gate = common.attention_gate;
   config.recompute = common.recompute;
   config.moh = common.moh;
   return config;
@@ -45,6 +46,7 @@ ImageModelConfig from_preset(const Config& preset, ImageArchitecture architectur
   config.architecture = architecture;
   config.classes = preset.classes;
   config.drop_path = preset.drop_path;
+  config.attention_gate = preset.attention_gate;
   config.recompute = preset.recompute;
   config.moh = preset.moh;
   return config;
@@ -57,6 +59,9 @@ Section vit_section(VitConfig& c) {
   s.field("layers", c.layers, at_least(1).capped(kMaxLayers), "Number of transformer blocks.");
   s.field("hidden", c.hidden, at_least(1).capped(kMaxWidth), "Width of a token.");
   s.field("heads", c.heads, at_least(1).capped(kMaxHeads), "Heads per layer.").unseen_in_weights();
+  s.field("head_dim", c.head_dim, at_least(0).capped(kMaxWidth),
+          "Width of a head; `heads` times it may differ from `hidden`. 0: `hidden` / `heads`.")
+      .unseen_in_weights();
   s.field("single_kv_head", c.single_kv_head, kSingleKvHead);
   s.field("mlp_ratio", c.mlp_ratio, at_least(1).capped(kMaxRatio), "Width inside the MLP / `hidden`.");
   s.field("pooling", c.pooling,
@@ -75,6 +80,8 @@ Section transnext_section(TransNextConfig& c) {
       .unseen_in_weights();
   s.field("dims", c.dims, at_least(1).capped(kMaxWidth), "Width of a token.");
   s.field("heads", c.heads, at_least(1).capped(kMaxHeads), "Heads per layer.");
+  s.field("head_dim", c.head_dim, at_least(0).capped(kMaxWidth),
+          "Width of a head of any stage; `heads` times it may differ from `dims`. 0: `dims` / `heads`.");
   s.field("single_kv_head", c.single_kv_head, kSingleKvHead);
   s.field("depths", c.depths, at_least(1).capped(kMaxLayers), "Number of blocks.");
   s.field("mlp_ratios", c.mlp_ratios, at_least(1).capped(kMaxRatio),
@@ -137,6 +144,7 @@ void add_fields(ImageModelConfig& c, Section& s) {
       .differs_freely()
       .of_training()
       .optional_with_weights();
+  config::add_attention_gate(c.attention_gate, s);
   config::add_recompute(c.recompute, s);
   Section vit = vit_section(c.vit), transnext = transnext_section(c.transnext);
   Section& unused = c.architecture == ImageArchitecture::kVit ? transnext : vit;
@@ -181,6 +189,7 @@ ImageModelConfig spelt_out(ImageModelConfig c) {
   if (c.architecture == ImageArchitecture::kVit) {
     c.transnext = {};
     c.moh = spelt_out(c.moh, c.vit.layers);
+    c.vit.head_dim = c.vit.head_width();
   } else {
     c.vit = {};
     c.moh = moh_of_blocks(transnext_of(c));

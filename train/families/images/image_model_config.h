@@ -24,6 +24,7 @@ struct ImageModelConfig {
   std::int64_t classes = 1000;
   std::int64_t image_size = 224;  ///< side of the images that positions are for
   double drop_path = 0;           ///< of the last block
+  AttentionGate attention_gate = AttentionGate::kNone;
   RecomputeLevel recompute = RecomputeLevel::kNone;
   MohConfig moh;
   VitConfig vit;

@@ -11,6 +11,7 @@
 #include "train/families/images/image_run.h"
 #include "train/families/images/model_in_tensors.h"
 #include "train/families/images/timm_config.h"
+#include "train/trainer/config/gate_text.h"
 #include "train/trainer/config/within_bounds.h"
 #include "train/trainer/task/trained_identity.h"
 #include "train/weights/compare_weights.h"
@@ -34,8 +35,9 @@ bool are_of(const ImageModelConfig& model, const WeightFile& weights, const Weig
 }
 
 std::string routing_text(const ImageModelConfig& c) {
-  if (!c.moh.router->routes()) return "dense";
-  return "MoH with " + format_fixed(100 * activated_heads(routing_of(c)), 1) + "% of the heads";
+  const std::string gates = gate_text(c.attention_gate);
+  if (!c.moh.router->routes()) return "dense" + gates;
+  return "MoH with " + format_fixed(100 * activated_heads(routing_of(c)), 1) + "% of the heads" + gates;
 }
 
 std::string list_of(const std::vector<std::int64_t>& numbers) {
@@ -92,7 +94,9 @@ void ImageWeightNames::write_files(const std::filesystem::path& folder, const Fa
   ImageRun run = image_run(config);
   const ImageModelConfig& model = run.model;
   if (model.architecture != ImageArchitecture::kVit || model.moh.router->routes() ||
-      model.vit.single_kv_head || model.vit.norm_eps != VitConfig().norm_eps) {
+      model.vit.single_kv_head || model.vit.norm_eps != VitConfig().norm_eps ||
+      model.attention_gate != AttentionGate::kNone ||
+      model.vit.head_width() * model.vit.heads != model.vit.hidden) {
     throw ConfigError(error_message(folder.string(), "format hf",
                                     "a dense vision transformer, which timm has too", describe(config),
                                     "convert to safetensors: names are those of the released code"));

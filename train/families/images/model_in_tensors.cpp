@@ -4,6 +4,7 @@
 #include <cmath>
 #include <string>
 
+#include "models/layers/output_gate.h"
 #include "models/vision/transnext_config.h"
 #include "train/families/images/timm_config.h"
 #include "train/weights/sizes_in.h"
@@ -11,6 +12,12 @@
 namespace moh {
 
 namespace {
+
+/// The gates of the attention layers, by those of one of them.
+AttentionGate gate_in(const WeightFile& weights, const std::string& attention) {
+  return gate_of_rows(length_in(weights, attention + "output_gate.weight", 0),
+                      length_in(weights, attention + "proj.weight", 1));
+}
 
 void add_untold_routing(const WeightFile& weights, std::vector<std::string_view>& untold) {
   if (!has_routers(weights)) return;
@@ -31,6 +38,7 @@ ModelInTensors vit_in(const WeightFile& weights) {
   c.image_size = side_of_square(tokens) * c.vit.patch_size;
   const std::int64_t inner = length_in(weights, "blocks.0.mlp.fc1.weight", 0);
   c.vit.mlp_ratio = c.vit.hidden > 0 ? inner / c.vit.hidden : 0;
+  c.attention_gate = gate_in(weights, "blocks.0.attn.");
   c.vit.heads = timm_heads(c.vit.hidden, c.vit.layers);
   if (c.vit.heads == 0) {
     c.vit.heads = 1;
@@ -65,6 +73,7 @@ ModelInTensors transnext_in(const WeightFile& weights) {
   t.dims.clear(), t.depths.clear(), t.heads.clear(), t.mlp_ratios.clear(), t.pool_ratios.clear();
   const std::int64_t stages = count_in(weights, "patch_embed", ".proj.weight", 1);
   for (std::int64_t s = 1; s <= stages; ++s) add_stage(weights, std::to_string(s), t);
+  c.attention_gate = gate_in(weights, "block1.0.attn.");
   found.untold = {"model.image_size", "model.transnext.patch_size", "model.transnext.pool_ratios"};
   add_untold_routing(weights, found.untold);
   return found;

@@ -22,6 +22,7 @@
 #include "train/families/language/language_task.h"
 #include "train/tokenizers/open_tokenizer.h"
 #include "train/trainer/config/enum_names.h"
+#include "train/trainer/config/gate_text.h"
 #include "train/weights/hf/config_json.h"
 #include "train/weights/load_weights.h"
 #include "train/weights/meta_weights.h"
@@ -117,8 +118,9 @@ LlamaConfig read_meta_folder(const std::filesystem::path& params_json) {
 }
 
 std::string routing_text(const LlamaConfig& c) {
-  if (!c.moh.router->routes()) return "dense";
-  return "MoH with " + format_fixed(100 * activated_heads(routing_of(c)), 1) + "% of the heads";
+  const std::string gates = gate_text(c.attention_gate);
+  if (!c.moh.router->routes()) return "dense" + gates;
+  return "MoH with " + format_fixed(100 * activated_heads(routing_of(c)), 1) + "% of the heads" + gates;
 }
 
 /// The precision of a model's routers, by its tensors.

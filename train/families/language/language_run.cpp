@@ -209,6 +209,7 @@ void LanguageRun::add_model_fields(LlamaConfig& c, Section& s) {
   s.field("qk_norm", c.qk_norm,
           "RMSNorm of the queries and keys of each head, before the rotary embedding (Qwen 3).")
       .optional_with_weights();
+  config::add_attention_gate(c.attention_gate, s);
   s.field("dropout", c.dropout, from_below(0, 1),
           "Dropout probability of the outputs of the attention and MLP branches in training.")
       .differs_freely()

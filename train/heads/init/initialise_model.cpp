@@ -9,6 +9,7 @@
 
 #include "core/dry_run.h"
 #include "core/error.h"
+#include "models/layers/output_gate.h"
 #include "ops/linalg/mix_rows.h"
 #include "ops/shape/reshape.h"
 #include "train/base/log/format.h"
@@ -96,6 +97,16 @@ std::vector<NamedParameter> take_routers(const Model& model, const WeightFile& w
   return routers;
 }
 
+/// The gates of attention's output, likewise.
+std::vector<GatedProjection> take_gates(const Model& model, const WeightFile& weights,
+                                        WeightDifferences& differences) {
+  std::vector<GatedProjection> gates = gated_projections(model);
+  const auto is_in_source = [&](const GatedProjection& g) { return weights.find(g.gate.name) != nullptr; };
+  if (std::ranges::any_of(gates, is_in_source)) return {};
+  for (const GatedProjection& g : gates) std::erase(differences.missing, g.gate.name);
+  return gates;
+}
+
 constexpr double kNoise = 0.1;  // in standard deviations of the old rows
 
 /// By column.
@@ -125,6 +136,7 @@ struct SourceMatch {
   std::vector<Growth> growths;
   std::vector<Resized> resized;
   std::vector<NamedParameter> missing_routers;
+  std::vector<GatedProjection> missing_gates;
 };
 
 /// Throws CheckpointError that lists the differences between the model and the source.
@@ -132,13 +144,14 @@ SourceMatch match_source(const Model& model, const WeightFile& weights, const Fa
                          const FamilyConfig& run) {
   const WeightNames& names = family.weight_names();
   const auto anew = [&](std::string_view name) { return names.begins_anew(name, run); };
-  SourceMatch match{model.parameters(), {}, {}, {}};
+  SourceMatch match{model.parameters(), {}, {}, {}, {}};
   std::erase_if(match.to_load, [&](const NamedParameter& p) { return anew(p.name); });
   match.growths = take_growth(match.to_load, weights, names);
   match.resized = take_resized(match.to_load, weights, names);
   WeightDifferences differences = compare_weights(infos_of(tensors_of(match.to_load)), weights, &names);
   std::erase_if(differences.unexpected, anew);
   match.missing_routers = take_routers(model, weights, differences);
+  match.missing_gates = take_gates(model, weights, differences);
   if (differences.none()) return match;
   throw CheckpointError("init.from: " + weights.path().string() +
                         ": the tensors do not match the model: " + list(differences));
@@ -256,6 +269,11 @@ std::vector<NamedParameter> load_source(const Model& model, const StoredModel& s
              std::to_string(variable.dim(0)));
     fill_new_rows(variable.value(), growth.old_rows, run.init.new_rows, model.init_std(),
                   initialisation_key(run.random_seed(), name));
+  }
+  if (!match.missing_gates.empty()) {
+    start_gates(match.missing_gates);
+    log_info("init: " + std::to_string(match.missing_gates.size()) +
+             " attention layers get gates of 1/2, and output projections twice those of the source");
   }
   return std::move(match.missing_routers);
 }

@@ -10,6 +10,7 @@
 
 #include "core/math_mode.h"
 #include "models/diffusion/reverse_step.h"
+#include "models/layers/attention_gate.h"
 #include "models/layers/head_routing_options.h"
 #include "models/layers/moh_config.h"
 #include "models/recompute_level.h"
@@ -36,6 +37,7 @@ inline constexpr std::tuple kEnumNames{
     EnumNames<RecomputeLevel>{{"none", "layer"}},
     EnumNames<RoutedRows>{{"queries", "queries_keys_values"}},
     EnumNames<HeadPositions>{{"sequence", "head"}},
+    EnumNames<AttentionGate>{{"none", "head", "element"}},
     EnumNames<GateScaling>{{"code", "paper"}},  // kBinary: RouterType::binary_gates
     EnumNames<BalanceLoss>{{"code", "paper", "shares"}},
     EnumNames<BalanceScope>{{"micro_batch", "global"}},

@@ -7,13 +7,14 @@
 #include <vector>
 
 #include "core/error.h"
+#include "models/layers/attention_gate.h"
 #include "train/trainer/config/family_config.h"
 
 namespace moh {
 
 /// The part of a run's configuration that a family with presets and routed heads defines, as far as all of
-/// these families have it. `ModelConfig`, a copyable struct, has the members `moh` and `recompute`. `Derived`
-/// has
+/// these families have it. `ModelConfig`, a copyable struct, has the members `moh`, `recompute` and
+/// `attention_gate`. `Derived` has
 ///   static constexpr std::string_view kTask;                                   // the value of `task:`
 ///   static void add_model_fields(ModelConfig& model, config::Section& section);  // all except `preset`
 ///   static ModelConfig model_of_preset(std::string_view name);                 // for one of presets()
@@ -40,6 +41,7 @@ struct FamilyRun : CloneableFamilyConfig<Derived> {
   std::vector<config::Difference> disagreements(const FamilyConfig& checkpoint) const override {
     ModelConfig theirs = of(checkpoint).model, ours = model;
     theirs.moh = ours.moh = {};  // differs freely, and its lists may still be too short for their normal form
+    if (theirs.attention_gate == AttentionGate::kNone) theirs.attention_gate = ours.attention_gate;  // added
     return differences(std::move(theirs), std::move(ours), config::FieldProperty::kDiffersFreely);
   }
   std::vector<config::Difference> other_results(const FamilyConfig& other) const override {

@@ -434,6 +434,15 @@ void add_recompute(RecomputeLevel& level, Section& model) {
       .optional_with_weights();
 }
 
+void add_attention_gate(AttentionGate& gate, Section& model) {
+  model
+      .field("attention_gate", gate,
+             "Sigmoid gates of the heads' outputs, before the output projection (Gated Attention): linear "
+             "maps of the layer's input, a gate for each `head` of a token, or for each `element` of a head. "
+             "Gates that are added to a checkpoint without them begin as its function.")
+      .optional_with_weights();
+}
+
 Section describe_common(RunConfig& run, FamilyConfigs families) {
   Section root("", "");
   std::vector<std::string> tasks;

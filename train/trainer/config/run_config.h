@@ -9,6 +9,7 @@
 #include "core/device.h"
 #include "core/dtype.h"
 #include "core/math_mode.h"
+#include "models/layers/attention_gate.h"
 #include "train/comm/comm_backend.h"
 #include "train/trainer/config/family_config.h"
 #include "train/trainer/optim/adamw_options.h"
@@ -204,6 +205,8 @@ namespace config {
 Section describe(MohConfig& config);
 /// Adds the key `recompute` to the section `model` of any family.
 void add_recompute(RecomputeLevel& level, Section& model);
+/// The key `attention_gate`, as add_recompute().
+void add_attention_gate(AttentionGate& gate, Section& model);
 /// The fields that runs of every family have; `task` is the name of one of the families.
 Section describe_common(RunConfig& run, FamilyConfigs families);
 /// All fields of a run, including those of its family.

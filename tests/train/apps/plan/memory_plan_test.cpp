@@ -202,6 +202,16 @@ TEST_CASE("plan: memory and operations of heads inside KV groups") {
   CHECK(slots == Approx(step_flops(config, make_task).routed).epsilon(0.01));
 }
 
+TEST_CASE("plan: memory of models with gates") {
+  for (const AttentionGate gate : {AttentionGate::kHead, AttentionGate::kElement}) {
+    RunConfig config = small_config();
+    model_of(config).attention_gate = gate;
+    check_plan(config);
+    route(config, routers::kLearned, 1, 2);
+    check_plan(config);
+  }
+}
+
 TEST_CASE("plan: memory of classifiers of images") {
   RunConfig vit = small_image_run(ImageArchitecture::kVit);
   images_of(vit).model.image_size = 48;

@@ -74,6 +74,34 @@ TEST_CASE("init: with zero weights and K = E the start is the dense model") {
   CHECK(same_values(parameter(*model, "model.norm.weight"), parameter(*file.model, "model.norm.weight")));
 }
 
+TEST_CASE("init: gates that a source lacks begin as its function, and those that it has are loaded") {
+  const DenseFile file;
+  const Tensor tokens = tensor_of<std::int64_t>({1, 5}, {3, 1, 4, 1, 5});
+  const Tensor expected = file.model->forward(tokens).logits.value();
+  for (const AttentionGate gate : {AttentionGate::kHead, AttentionGate::kElement}) {
+    RunConfig run = tiny_run();
+    run.init.from = file.path;
+    model_of(run).attention_gate = gate;
+    const auto model = tiny_model(run);
+    CHECK(load(*model, run).empty());
+    CHECK(same_values(model->forward(tokens).logits.value(), expected));
+    model_of(run).moh = {.router = routers::kLearned, .num_shared = 2, .top_k = 2};
+    CHECK_FALSE(load(*tiny_model(run), run).empty());
+
+    RunConfig gated = tiny_run();
+    model_of(gated).attention_gate = gate;
+    const DenseFile trained(gated);
+    gated.init.from = trained.path;
+    const auto again = tiny_model(gated);
+    again->initialise(99);
+    load(*again, gated);
+    CHECK(same_values(again->forward(tokens).logits.value(), trained.model->forward(tokens).logits.value()));
+    model_of(gated).attention_gate = AttentionGate::kNone;
+    CHECK_THAT(message_of<CheckpointError>([&] { open_source(gated, families()); }),
+               Catch::Contains("output_gate.weight"));
+  }
+}
+
 TEST_CASE("init: a model larger than its source is refused before it takes memory") {
   const DenseFile file;
   RunConfig run = routed_run(file, routers::kLearned, 2, 4);

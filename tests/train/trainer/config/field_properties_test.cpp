@@ -140,9 +140,9 @@ TEST_CASE("field properties: keys that weights do not tell") {
              {"model.heads", "model.norm_eps", "model.rope_theta", "model.rope_scaling.kind",
               "model.moh.router", "data.tokenizer"});
   check_keys(ImageRun(), FieldProperty::kUnseenInWeights,
-             {"model.image_size", "model.vit.heads", "model.vit.norm_eps", "model.transnext.pool_ratios",
-              "model.transnext.patch_size", "model.transnext.kept_keys", "model.transnext.fixed_pool_size",
-              "model.moh.top_k", "model.moh.gate_scaling"});
+             {"model.image_size", "model.vit.heads", "model.vit.head_dim", "model.vit.norm_eps",
+              "model.transnext.pool_ratios", "model.transnext.patch_size", "model.transnext.kept_keys",
+              "model.transnext.fixed_pool_size", "model.moh.top_k", "model.moh.gate_scaling"});
   check_keys(
       DiffusionRun(), FieldProperty::kUnseenInWeights,
       {"model.image_size", "model.heads", "model.head_dim", "model.moh.top_k", "model.moh.gate_scaling"});
@@ -153,13 +153,14 @@ TEST_CASE("field properties: keys that may be omitted for weights without a conf
   check_keys(LanguageRun(), FieldProperty::kOptionalWithWeights,
              joined(every, {"model.kv_heads", "model.head_dim", "model.max_positions", "model.sliding_window",
                             "model.tied_embeddings", "model.qkv_bias", "model.o_bias", "model.mlp_bias",
-                            "model.qk_norm", "model.dropout", "model.init_std", "model.rope_scaling."}),
+                            "model.qk_norm", "model.attention_gate", "model.dropout", "model.init_std",
+                            "model.rope_scaling."}),
              {"model.rope_scaling.kind"});
   check_keys(images(ImageArchitecture::kTransNext), FieldProperty::kOptionalWithWeights,
-             joined(every, {"model.drop_path", "model.vit."}));
+             joined(every, {"model.drop_path", "model.attention_gate", "model.vit."}));
   check_keys(images(ImageArchitecture::kVit), FieldProperty::kOptionalWithWeights,
-             joined(every, {"model.drop_path", "model.transnext."}));
-  check_keys(DiffusionRun(), FieldProperty::kOptionalWithWeights, every);
+             joined(every, {"model.drop_path", "model.attention_gate", "model.transnext."}));
+  check_keys(DiffusionRun(), FieldProperty::kOptionalWithWeights, joined(every, {"model.attention_gate"}));
 }
 
 TEST_CASE("field properties: keys that a resumed run may change") {

@@ -136,6 +136,7 @@ void read_biases(const ConfigJson& json, ModelType type, LlamaConfig& model) {
   model.qkv_bias = json.truth_or("qkv_bias", attention);
   model.o_bias = json.truth_or("o_bias", attention);
   model.qk_norm = json.truth_or("qk_norm", false);
+  model.attention_gate = named(json, "moh_attention_gate", AttentionGate::kNone);
 }
 
 // ---- Routing ----
@@ -193,7 +194,7 @@ void check_routing_keys(const ConfigJson& json) {
   constexpr std::string_view kKnown[] = {
       "moh_router",       "moh_shared_heads",     "moh_active_heads",   "moh_gate_scaling",
       "moh_two_stage",    "moh_straight_through", "moh_balance_weight", "moh_shared_heads_index",
-      "moh_balance_loss", "moh_routing",          "moh_router_dtype"};
+      "moh_balance_loss", "moh_routing",          "moh_router_dtype",   "moh_attention_gate"};
   for (const std::string& key : json.keys()) {
     if (key.starts_with("moh_") && std::ranges::count(kKnown, key) == 0)
       json.unsupported(key, "no such key", json.shown(key), "a newer moh may read it");

@@ -126,7 +126,7 @@ HfForm plain_form(const LlamaConfig& model, const HfWindow& window) {
 /// shared. Their LlamaConfig refuses a hidden size that is no multiple of the number of heads, whatever
 /// head_dim is.
 HfForm form_of(const LlamaConfig& model) {
-  if (model.moh.router->routes()) return HfForm::kMoh;
+  if (model.moh.router->routes() || model.attention_gate != AttentionGate::kNone) return HfForm::kMoh;
   const bool same_biases = model.qkv_bias == model.o_bias;
   const std::optional<HfWindow> window = as_hf_window(model);
   if (!window) return HfForm::kMoh;
@@ -172,6 +172,8 @@ void add_biases(const LlamaConfig& model, HfForm form, OrderedJson& json) {
   json["qkv_bias"] = model.qkv_bias;
   json["o_bias"] = model.o_bias;
   json["qk_norm"] = model.qk_norm;
+  if (model.attention_gate != AttentionGate::kNone)
+    json["moh_attention_gate"] = name_of(model.attention_gate);
 }
 
 /// The windows of Qwen 2 and 3: in layers from max_window_layers on, which newer transformers list one by

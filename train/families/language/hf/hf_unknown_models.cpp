@@ -34,7 +34,10 @@ constexpr NeutralSwitch kSwitches[] = {{"is_causal", true},
                                        {"use_parallel_residual", false},
                                        {"alibi", false},
                                        {"rope_interleaved", false},
-                                       {"attn_temperature_tuning", false}};
+                                       {"attn_temperature_tuning", false},
+                                       {"attn_output_gate", false},
+                                       {"headwise_attn_output_gate", false},
+                                       {"elementwise_attn_output_gate", false}};
 
 /// Keys that change the result whatever their value.
 constexpr std::string_view kAny[] = {"quantization_config", "attention_multiplier", "query_pre_attn_scalar",

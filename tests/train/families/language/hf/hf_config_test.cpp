@@ -222,6 +222,10 @@ TEST_CASE("hf config: what moh cannot compute is refused by name") {
         {R"("final_logit_softcapping": 30.0, )", "final_logit_softcapping: expected 0, found 30.0"},
         {R"("num_local_experts": 8, )", "num_local_experts: expected 0, found 8"},
         {R"("use_qk_norm": true, )", "use_qk_norm: expected false, found true"},
+        {R"("attn_output_gate": true, )", "attn_output_gate: expected false, found true"},
+        {R"("headwise_attn_output_gate": true, )", "headwise_attn_output_gate: expected false, found true"},
+        {R"("elementwise_attn_output_gate": true, )",
+         "elementwise_attn_output_gate: expected false, found true"},
         {R"("rope_interleaved": true, )", "rope_interleaved: expected false, found true"},
         {R"("no_rope_layers": [1, 0], )", "no_rope_layers: expected none, found [1,0]"}}) {
     INFO(given);

@@ -94,6 +94,11 @@ std::vector<SampleModel> sample_models() {
                })},
       // No class of transformers has these.
       {"odd_biases", changed(dense(), [](LlamaConfig& m) { m.o_bias = m.qk_norm = true; })},
+      {"gates_of_heads", changed(grouped(), [](LlamaConfig& m) { m.attention_gate = AttentionGate::kHead; })},
+      {"gates_of_elements",
+       changed(dense(), [](LlamaConfig& m) { m.attention_gate = AttentionGate::kElement; })},
+      {"gates_learned",
+       changed(learned(3, 3), [](LlamaConfig& m) { m.attention_gate = AttentionGate::kHead; })},
       {"qwen2_learned", changed(learned(3, 3), [](LlamaConfig& m) { m.qkv_bias = true; })},
       {"qwen3_learned", changed(learned(3, 3),
                                 [](LlamaConfig& m) {

@@ -7,6 +7,7 @@ Written by moh beside the weights of a model that it exports; AutoConfig and Aut
 
 from transformers import PretrainedConfig
 
+ATTENTION_GATES = ("none", "head", "element")
 ROUTERS = ("none", "learned", "query_norm")
 ROUTINGS = ("heads", "groups", "within_groups")
 GATE_SCALINGS = ("code", "paper")
@@ -28,6 +29,8 @@ class MohLlamaConfig(PretrainedConfig):
     qkv_bias, o_bias      biases of q_proj, k_proj and v_proj (Qwen 2), and of o_proj.
     mlp_bias              biases of gate_proj, up_proj and down_proj.
     qk_norm               RMSNorm of the queries and keys of each head before their rotation (Qwen 3).
+    moh_attention_gate    sigmoid gates of the heads' outputs before o_proj (arXiv 2505.06708), from the layer's input: "none",
+                          "head": one for each head of a token, "element": one for each element of a head.
     sliding_windows       tokens that a token attends to, itself and those before it: one number, or one per layer; 0: all.
     moh_router            "learned": linear maps of the layer's input. "query_norm": norms of the queries, gates 1.
                           "none": every head is shared, as in LLaMA; for head counts that LlamaConfig refuses.
@@ -69,6 +72,7 @@ class MohLlamaConfig(PretrainedConfig):
         o_bias=False,
         mlp_bias=False,
         qk_norm=False,
+        moh_attention_gate="none",
         sliding_windows=0,
         moh_router="query_norm",
         moh_routing="heads",
@@ -100,6 +104,7 @@ class MohLlamaConfig(PretrainedConfig):
         self.initializer_range = initializer_range
         self.use_cache = use_cache
         self.qkv_bias, self.o_bias, self.mlp_bias, self.qk_norm = qkv_bias, o_bias, mlp_bias, qk_norm
+        self.moh_attention_gate = one_of("moh_attention_gate", moh_attention_gate, ATTENTION_GATES)
         self.sliding_windows = sliding_windows
         self.moh_router = one_of("moh_router", moh_router, ROUTERS)
         self.moh_routing = one_of("moh_routing", moh_routing, ROUTINGS)

@@ -241,6 +241,9 @@ class Attention(nn.Module):
         if config.qk_norm:
             self.q_norm = RMSNorm(config.head_dim, config.rms_norm_eps)
             self.k_norm = RMSNorm(config.head_dim, config.rms_norm_eps)
+        if config.moh_attention_gate != "none":
+            gates = heads * (config.head_dim if config.moh_attention_gate == "element" else 1)
+            self.output_gate = nn.Linear(config.hidden_size, gates, bias=False)
         self.router = HeadRouter(config, layer)
         self.router.add_weights(self, config)
 
@@ -261,6 +264,8 @@ class Attention(nn.Module):
         k, v = (y.repeat_interleave(self.group, dim=1) for y in (k, v))
         y = F.scaled_dot_product_attention(q, k, v, mask, is_causal=mask is None and q.shape[2] > 1)
         y = y.transpose(1, 2) * gates.unsqueeze(-1).to(y.dtype)
+        if hasattr(self, "output_gate"):
+            y = y * self.output_gate(x).sigmoid().unflatten(-1, (y.shape[2], -1))
         weights = attention_weights(q, k, mask) if with_weights else None
         return self.o_proj(y.flatten(2)), gates, balance, weights
 

@@ -1,0 +1,100 @@
+// Attention with sigmoid gates against plain loops of Python (tests/golden/gated_attention/make.py), in
+// float64.
+
+#include <catch2/catch.hpp>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "models/layers/moh_attention.h"
+#include "models/llm/llama_layers.h"
+
+using namespace moh;
+
+namespace {
+
+using Json = nlohmann::json;
+using Rows = std::vector<std::vector<double>>;
+
+Json golden() {
+  return Json::parse(
+      std::ifstream(std::string(MOH_SOURCE_DIR) + "/tests/golden/gated_attention/layers.json"));
+}
+
+/// The rows as a tensor of the shape.
+Tensor tensor(const Json& json, const Shape& shape) {
+  std::vector<double> all;
+  for (const std::vector<double>& row : json.get<Rows>()) all.insert(all.end(), row.begin(), row.end());
+  return tensor_of<double>(shape, all);
+}
+
+AttentionGate gate_of(const Json& golden_case) {
+  return golden_case["gate"] == "head" ? AttentionGate::kHead : AttentionGate::kElement;
+}
+
+double dot(const Tensor& a, const Tensor& b) {
+  double sum = 0;
+  for (std::int64_t i = 0; i < a.numel(); ++i) sum += a.data<double>()[i] * b.data<double>()[i];
+  return sum;
+}
+
+/// Output and gradients of the layer, which forward() calls for an x [1, T, D].
+template <class Forward>
+void check_layer(const Module& layer, const Json& file, const Json& golden_case, const Forward& forward) {
+  const Shape shape{1, file["tokens"], file["width"]};
+  std::vector<NamedParameter> leaves = layer.parameters();
+  CHECK(leaves.size() + 1 == golden_case["tensors"].size());
+  for (const NamedParameter& p : leaves)
+    p.variable.value().copy_from(tensor(golden_case["tensors"][p.name], p.variable.shape()));
+  leaves.push_back({"x", Variable(tensor(golden_case["tensors"]["x"], shape), true)});
+  const Variable y = forward(leaves.back().variable);
+  const Tensor expected = tensor(golden_case["outputs"], shape);
+  for (std::int64_t i = 0; i < expected.numel(); ++i)
+    CHECK(y.value().data<double>()[i] == Approx(expected.data<double>()[i]).epsilon(1e-10).margin(1e-12));
+  y.backward(tensor(golden_case["cotangent"], shape));
+  for (const NamedParameter& leaf : leaves) {
+    INFO(leaf.name);
+    const Tensor direction = tensor(golden_case["directions"][leaf.name], leaf.variable.shape());
+    CHECK(dot(leaf.variable.grad(), direction) ==
+          Approx(golden_case["derivatives"][leaf.name].get<double>()).epsilon(1e-6).margin(1e-8));
+  }
+}
+
+void check_language(const Json& file, const Json& golden_case) {
+  LlamaConfig c;
+  c.layers = 1;
+  c.hidden = file["width"];
+  c.heads = file["heads"];
+  c.kv_heads = file["kv_heads"];
+  c.head_dim = file["head_dim"];
+  c.attention_gate = gate_of(golden_case);
+  const LlamaAttention layer(c, 0, Placement(DType::kFloat64));
+  const RopeTable table = rope_table(file["tokens"], c.head_dim, file["theta"], DType::kFloat64, kCpu);
+  check_layer(layer, file, golden_case, [&](const Variable& x) { return layer.forward(x, table).y; });
+}
+
+void check_vision(const Json& file, const Json& golden_case) {
+  const MohAttention layer({.width = file["width"],
+                            .heads = file["heads"],
+                            .head_dim = file["head_dim"],
+                            .routing = {},
+                            .gate = gate_of(golden_case)},
+                           Placement(DType::kFloat64));
+  check_layer(layer, file, golden_case, [&](const Variable& x) { return layer.forward(x).y; });
+}
+
+}  // namespace
+
+TEST_CASE("golden: attention with a sigmoid gate per head and per element, and gradients") {
+  const Json file = golden();
+  CHECK(file["cases"].size() == 4);
+  for (const Json& each : file["cases"]) {
+    INFO(each["layer"] << ", gate per " << each["gate"]);
+    if (each["layer"] == "language") {
+      check_language(file, each);
+    } else {
+      check_vision(file, each);
+    }
+  }
+}
