@@ -14,6 +14,8 @@ constexpr std::string_view kFigure =
     "arXiv 2410.11842; split read from its figure 3 (12 routed heads, mean load 2/3)";
 constexpr std::string_view kLlama3 = "Llama 3 8B as released";
 constexpr std::string_view kStage1 = "arXiv 2410.11842, continue-tuning stage 1 (vocabulary 160,896)";
+constexpr std::string_view kFewerHeads =
+    "the dense baseline of the moh_ preset of this name: as many query heads as it has active";
 constexpr std::string_view kMohLlama3 = "arXiv 2410.11842 and its released inference code";
 
 LlamaConfig llm_s() {
@@ -55,10 +57,18 @@ LlamaConfig routed(LlamaConfig config, RouterKey router, std::int64_t num_shared
   return config;
 }
 
+/// A model with fewer query heads, each as wide as before (SQA, arXiv 2510.01817). Without groups of query
+/// heads it has fewer KV heads, too.
+LlamaConfig with_heads(LlamaConfig config, std::int64_t heads) {
+  if (config.kv_heads == config.heads) config.kv_heads = heads;
+  config.heads = heads;
+  return config;
+}
+
 }  // namespace
 
 std::span<const LlamaPreset> llama_presets() {
-  static const std::array<LlamaPreset, 9> presets = {{
+  static const std::array<LlamaPreset, 14> presets = {{
       {"llm_s", llm_s(), kPaper},
       {"llm_b", llm_b(), kPaper},
       {"moh_llm_s_75", routed(llm_s(), routers::kLearned, 3, 6), kProposed},
@@ -68,6 +78,11 @@ std::span<const LlamaPreset> llama_presets() {
       {"llama3_8b", llama3_8b(128256), kLlama3},
       {"llama3_8b_stage1", llama3_8b(160896), kStage1},
       {"moh_llama3_8b", routed(llama3_8b(160896), routers::kQueryNorm, 16, 8), kMohLlama3},
+      {"dense_llm_s_75", with_heads(llm_s(), 9), kFewerHeads},
+      {"dense_llm_s_50", with_heads(llm_s(), 6), kFewerHeads},
+      {"dense_llm_b_75", with_heads(llm_b(), 12), kFewerHeads},
+      {"dense_llm_b_50", with_heads(llm_b(), 8), kFewerHeads},
+      {"dense_llama3_8b_75", with_heads(llama3_8b(160896), 24), kFewerHeads},
   }};
   return presets;
 }

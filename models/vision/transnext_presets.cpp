@@ -11,6 +11,8 @@ constexpr std::string_view kMohVit = "arXiv 2410.11842 and its released MoH-ViT"
 constexpr std::string_view kProposed =
     "arXiv 2410.11842, the 28M model of its discussion; lists as of moh_vit_small_75, 75.2% active";
 
+constexpr std::string_view kFewerHeads =
+    "the dense baseline of the moh_ preset of this name: as many heads as it has active";
 constexpr std::string_view kNoShared =
     "arXiv 2410.11842, table 5: 75.3% active; lists as proposed, not published";
 constexpr std::string_view kExperts =
@@ -52,6 +54,13 @@ TransNextConfig with_experts(TransNextConfig config) {
   return config;
 }
 
+/// A model with fewer heads in each stage, each as wide as before (24).
+TransNextConfig with_heads(TransNextConfig config, std::vector<std::int64_t> heads) {
+  config.head_dim = config.dims[0] / config.heads[0];
+  config.heads = std::move(heads);
+  return config;
+}
+
 }  // namespace
 
 const std::vector<TransNextPreset>& transnext_presets() {
@@ -67,6 +76,11 @@ const std::vector<TransNextPreset>& transnext_presets() {
       {"moh_vit_base_75", routed(base(), {4, 8, 4, 5}, {0, 0, 8, 16}), kMohVit},
       {"moh_vit_base_50", routed(base(), {2, 2, 2, 4}, {2, 4, 6, 8}), kMohVit},
       {"moh_vit_small_75_no_shared", routed(small(), {0, 0, 0, 0}, {2, 5, 9, 18}), kNoShared},
+      {"dense_vit_tiny_75", with_heads(tiny(), {3, 6, 9, 16}), kFewerHeads},
+      {"dense_vit_small_80", with_heads(small(), {3, 6, 9, 20}), kFewerHeads},
+      {"dense_vit_small_75", with_heads(small(), {3, 6, 9, 16}), kFewerHeads},
+      {"dense_vit_base_75", with_heads(base(), {4, 8, 12, 21}), kFewerHeads},
+      {"dense_vit_base_50", with_heads(base(), {4, 6, 8, 12}), kFewerHeads},
   };
   return presets;
 }

@@ -64,11 +64,21 @@ std::vector<std::pair<std::string, std::string>> tensors_in_dry_run(const LlamaC
 
 TEST_CASE("models: presets have the published parameter counts, to the last unit") {
   const std::vector<std::pair<const char*, std::int64_t>> published = {
-      {"llm_s", 185617152},         {"llm_b", 880879104},
-      {"moh_llm_s_75", 185746176},  {"moh_llm_s_50", 185746176},
-      {"moh_llm_b_75", 881542656},  {"moh_llm_b_50", 881542656},
-      {"llama3_8b", 8030261248},    {"llama3_8b_stage1", 8297648128},
-      {"moh_llama3_8b", 8297648128}};
+      {"llm_s", 185617152},
+      {"llm_b", 880879104},
+      {"moh_llm_s_75", 185746176},
+      {"moh_llm_s_50", 185746176},
+      {"moh_llm_b_75", 881542656},
+      {"moh_llm_b_50", 881542656},
+      {"llama3_8b", 8030261248},
+      {"llama3_8b_stage1", 8297648128},
+      {"moh_llama3_8b", 8297648128},
+      // Baselines: 4 matrices of a layer with fewer rows or columns, of llama3_8b those of q and o.
+      {"dense_llm_s_75", 185617152 - 12 * 4 * 768 * 3 * 64},
+      {"dense_llm_s_50", 185617152 - 12 * 4 * 768 * 6 * 64},
+      {"dense_llm_b_75", 880879104 - 24 * 4 * 1536 * 4 * 96},
+      {"dense_llm_b_50", 880879104 - 24 * 4 * 1536 * 8 * 96},
+      {"dense_llama3_8b_75", 8297648128 - std::int64_t{32} * 2 * 4096 * 8 * 128}};
   for (const auto& [name, count] : published) {
     INFO(name);
     const LlamaPreset* preset = find_preset(llama_presets(), name);
@@ -82,6 +92,14 @@ TEST_CASE("models: presets have the published parameter counts, to the last unit
   CHECK(activated_heads(routing_of(find_preset(llama_presets(), "moh_llm_b_75")->config)) == 0.75);
   CHECK(activated_heads(routing_of(find_preset(llama_presets(), "moh_llama3_8b")->config)) == 0.75);
   CHECK(activated_heads(routing_of(find_preset(llama_presets(), "llm_s")->config)) == 1.0);
+  for (const std::string name : {"llm_s_75", "llm_s_50", "llm_b_75", "llm_b_50", "llama3_8b_75"}) {
+    const std::string of_moh = name == "llama3_8b_75" ? "moh_llama3_8b" : "moh_" + name;
+    const LlamaConfig dense = find_preset(llama_presets(), "dense_" + name)->config;
+    const LlamaConfig routed = find_preset(llama_presets(), of_moh)->config;
+    CHECK(dense.heads == computed_heads(routing_of(routed, 0), false));
+    CHECK(dense.head_dim == routed.head_dim);
+    CHECK(dense.kv_heads == std::min(routed.kv_heads, dense.heads));
+  }
 }
 
 TEST_CASE("models: a model made in a dry run has the parameters of a real one, under Hugging Face's names") {

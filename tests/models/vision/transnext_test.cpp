@@ -52,6 +52,12 @@ TEST_CASE("transnext: presets have the published parameter counts, to the last u
     std::int64_t parameters;
     double activated;  // percent
   };
+  // What blocks of width D lose with a head of 24: rows of q, k and v with their biases, columns of the
+  // output projection, and what a head has beside them, in a window or in full attention.
+  const auto lost = [](std::int64_t blocks, std::int64_t heads, std::int64_t width, bool window) {
+    const std::int64_t d = 24, beside = 1 + d + 513 + (window ? 9 * d + 18 : 0);
+    return blocks * heads * (4 * width * d + 3 * d + beside);
+  };
   const std::vector<Published> published = {
       {"transnext_tiny", 28258960, 100},
       {"transnext_small", 49741564, 100},
@@ -64,7 +70,14 @@ TEST_CASE("transnext: presets have the published parameter counts, to the last u
       {"transnext_tiny_moe2", 44570560, 100},
       {"moh_vit_tiny_75_moe2", 44663152, 75.20},
       // Not published: its lists are a proposal, its count that of transnext_small and the routers.
-      {"moh_vit_small_75_no_shared", 49741564 + 5 * (3 * 72 + 6 * 144 + 24 * 576) + 22 * 12 * 288, 75.29}};
+      {"moh_vit_small_75_no_shared", 49741564 + 5 * (3 * 72 + 6 * 144 + 24 * 576) + 22 * 12 * 288, 75.29},
+      // Baselines.
+      {"dense_vit_tiny_75", 28258960 - lost(15, 3, 288, true) - lost(2, 8, 576, false), 100},
+      {"dense_vit_small_80", 49741564 - lost(22, 3, 288, true) - lost(5, 4, 576, false), 100},
+      {"dense_vit_small_75", 49741564 - lost(22, 3, 288, true) - lost(5, 8, 576, false), 100},
+      {"dense_vit_base_75", 89721496 - lost(23, 4, 384, true) - lost(5, 11, 768, false), 100},
+      {"dense_vit_base_50",
+       89721496 - lost(5, 2, 192, true) - lost(23, 8, 384, true) - lost(5, 20, 768, false), 100}};
   for (const Published& model : published) {
     INFO(model.name);
     const TransNextPreset* preset = find_preset(transnext_presets(), model.name);

@@ -182,7 +182,8 @@ TEST_CASE("config fields: names, devices, texts and paths") {
       {"task: vision\n", "1:7: task: expected language_model, found vision"},
       {"model: {preset: llm_z}\n",
        "1:17: model.preset: expected one of none, llm_s, llm_b, moh_llm_s_75, moh_llm_s_50, moh_llm_b_75, "
-       "moh_llm_b_50, llama3_8b, llama3_8b_stage1, moh_llama3_8b, found llm_z; did you mean llm_s?"},
+       "moh_llm_b_50, llama3_8b, llama3_8b_stage1, moh_llama3_8b, dense_llm_s_75, dense_llm_s_50, "
+       "dense_llm_b_75, dense_llm_b_50, dense_llama3_8b_75, found llm_z; did you mean llm_s?"},
       {"device: cuda:x\n", "1:9: device: expected a device (cpu, cuda or cuda:N), found cuda:x"},
       {"device: gpu\n",
        "1:9: device: expected a device (cpu, cuda or cuda:N), found gpu; did you mean cuda?"},

@@ -10,6 +10,7 @@
 #include "tests/support/language_runs.h"
 #include "tests/support/temporary_folder.h"
 #include "train/families/families.h"
+#include "train/families/images/image_run.h"
 
 namespace moh {
 namespace {
@@ -111,6 +112,40 @@ TEST_CASE("shipped configs: the paper's recipes") {
     CHECK(run.schedule.minimum == recipe.last_learning_rate);
     CHECK(run.schedule.warmup_start == 1e-7);
     CHECK(run.schedule.warmup_steps == recipe.warmup_steps);
+  }
+}
+
+TEST_CASE("shipped configs: dense baselines have as many heads as each MoH run has active, and its recipe") {
+  for (const std::string name : {"llm_s_75", "llm_s_50", "llm_b_75", "llm_b_50"}) {
+    INFO(name);
+    RunConfig dense = load_shipped("dense_" + name), routed = load_shipped("moh_" + name);
+    CHECK(model_of(dense).heads == computed_heads(routing_of(model_of(routed), 0), false));
+    CHECK(model_of(dense).moh.router == routers::kNone);
+    const LlamaConfig model = model_of(routed);
+    model_of(routed) = model_of(dense);
+    language_run(routed).preset = language_run(dense).preset;
+    routed.output = dense.output;
+    CHECK(print_resolved(dense) == print_resolved(routed));
+    CHECK(model.head_dim == model_of(dense).head_dim);
+  }
+}
+
+TEST_CASE("shipped configs: small dense classifiers have as many heads as the routed ones have active") {
+  const auto model_of_images = [](const std::string& name) {
+    const fs::path path = source_folder / "configs/vit" / (name + ".yaml");
+    return image_run(load_run_config(path.string(), {}, families().configs())).model;
+  };
+  for (const auto& [dense, routed] : {std::pair{"cifar10_vit_dense_6", "cifar10_vit_moh_75"},
+                                      {"cifar10_transnext_dense_42", "cifar10_moh_75"}}) {
+    INFO(dense);
+    const ImageModelConfig a = model_of_images(dense), b = model_of_images(routed);
+    const std::vector<HeadRoutingOptions> layers = routing_of(a), active = routing_of(b);
+    REQUIRE(layers.size() == active.size());
+    for (std::size_t i = 0; i < layers.size(); ++i)
+      CHECK(layers[i].router.heads == computed_heads(active[i], false));
+    CHECK(vit_of(a).head_width() == vit_of(b).head_width());
+    for (std::size_t s = 0; s < b.transnext.dims.size(); ++s)
+      CHECK(a.transnext.head_width(s) == b.transnext.head_width(s));
   }
 }
 
