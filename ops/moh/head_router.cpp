@@ -32,7 +32,10 @@ RouterArgs<A> args_of(const Saved& saved) {
   RouterArgs<A> args;
   args.tokens = saved.tokens;
   args.options = saved.options;
+  const bool is_cv = saved.options.balance_loss == BalanceLoss::kCv;
   args.balance_factor = balance_factor(saved.options);
+  args.balance_slope = is_cv ? 2 * args.balance_factor : args.balance_factor;
+  if (is_cv && saved.tokens > 0) args.even_share = 1.0 / static_cast<double>(saved.options.group_routed());
   args.order = data_or_null<std::int32_t>(saved.order);
   args.shared_probabilities = data_or_null<A>(saved.shared_probabilities);
   args.probabilities = data_or_null<A>(saved.probabilities);
@@ -97,6 +100,14 @@ void check_order(const Tensor& given, std::int64_t heads, Device device) {
   }
 }
 
+/// Checks a tensor with a number for each routed head, if there is one.
+void check_of_heads(std::string_view name, const Tensor& tensor, std::int64_t routed,
+                    const Variable& logits) {
+  if (!tensor.defined()) return;
+  const Variable each(tensor);
+  Check("route_heads").shape(name, each, {routed}).like(name, each, "routed_logits", logits);
+}
+
 Tensor balance_loss(const Saved& saved) {
   Tensor loss = empty({}, saved.load.dtype(), saved.load.device());
   run_router(loss, [&]<class Backend, class A>() {
@@ -127,7 +138,8 @@ Grads route_backward(const Saved& saved, const RouterWidths& widths, std::span<c
 
 Routing route_heads(const Variable& shared_logits, const Variable& routed_logits, const Variable& type_logits,
                     std::int64_t num_tokens, const RouterOptions& options, const Tensor& order,
-                    const Tensor& forced_top, Device device, const Tensor& balance_load) {
+                    const Tensor& forced_top, Device device, const Tensor& balance_load,
+                    const Tensor& selection_bias) {
   const RouterWidths widths = router_widths(options);
   const Variable& given = routed_logits.defined() ? routed_logits : shared_logits;
   const DType dtype = given.defined() && given.dtype() == DType::kFloat64 ? DType::kFloat64 : DType::kFloat32;
@@ -137,12 +149,8 @@ Routing route_heads(const Variable& shared_logits, const Variable& routed_logits
   check_logits("type_logits", type_logits, num_tokens, widths.type, dtype);
   if (forced_top.defined()) check_forced(forced_top, num_tokens, options);
   if (order.defined()) check_order(order, options.heads, device);
-  if (balance_load.defined()) {
-    const Variable load(balance_load);
-    Check("route_heads")
-        .shape("balance_load", load, {widths.routed})
-        .like("balance_load", load, "routed_logits", given);
-  }
+  check_of_heads("balance_load", balance_load, widths.routed, given);
+  check_of_heads("selection_bias", selection_bias, widths.routed, given);
 
   const auto rows = [&](std::int64_t width, DType type) {
     return width > 0 ? empty({num_tokens, width}, type, device) : Tensor();
@@ -158,17 +166,21 @@ Routing route_heads(const Variable& shared_logits, const Variable& routed_logits
               {},
               {},
               {}};
+  const bool is_cv = options.balance_loss == BalanceLoss::kCv;
+  Tensor own_balance_load;
   if (widths.routed > 0) {
     saved.load = empty({widths.routed}, dtype, device);
-    saved.balance_load = balance_load.defined() ? balance_load : saved.load;
     saved.mean_probability = empty({widths.routed}, dtype, device);
-    if (options.groups > 1) saved.group_probabilities = rows(widths.routed, dtype);
+    own_balance_load = is_cv ? saved.mean_probability : saved.load;
+    saved.balance_load = balance_load.defined() ? balance_load : own_balance_load;
+    if (options.groups > 1 || is_cv) saved.group_probabilities = rows(widths.routed, dtype);
   }
   const Tensor gates = empty({num_tokens, options.heads}, dtype, device);
   const Tensor selected = empty({num_tokens, options.heads}, DType::kUInt8, device);
   run_router(gates, [&]<class Backend, class A>() {
     RouterArgs<A> args = args_of<A>(saved);
     args.forced = forced_top.defined();
+    args.selection_bias = data_or_null<A>(selection_bias);
     if (shared_logits.defined()) args.shared_logits = shared_logits.value().data<A>();
     if (routed_logits.defined()) args.routed_logits = routed_logits.value().data<A>();
     if (type_logits.defined()) args.type_logits = type_logits.value().data<A>();
@@ -182,9 +194,10 @@ Routing route_heads(const Variable& shared_logits, const Variable& routed_logits
   const std::vector<Variable> recorded = record_outputs(
       "route_heads", outputs, {shared_logits, routed_logits, type_logits},
       [saved, widths](std::span<const Tensor> dys) { return route_backward(saved, widths, dys); });
-  return {recorded[0], recorded.size() > 1 ? recorded[1] : Variable(),
-          selected,    saved.probabilities,
-          saved.top,   saved.load};
+  return {recorded[0],     recorded.size() > 1 ? recorded[1] : Variable(),
+          selected,        saved.probabilities,
+          saved.top,       saved.load,
+          own_balance_load};
 }
 
 }  // namespace moh

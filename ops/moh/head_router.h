@@ -15,9 +15,11 @@ struct Routing {
   Tensor selected;       ///< [N, H] uint8, 1 where a head is selected
   Tensor probabilities;  ///< [N, E] softmax of the routed logits; undefined without routed heads
   Tensor top;            ///< [N, K] int32, selected routed heads, numbered from the first routed one, in the
-                         ///< order of their logits, largest first, group by group; undefined without routed
-                         ///< heads
+                         ///< order of their logits (or of p + b), largest first, group by group; undefined
+                         ///< without routed heads
   Tensor load;           ///< [E] share of the tokens that select each routed head (sums to K)
+  /// [E], f of the balance loss of these tokens: `load`, or with BalanceLoss::kCv their mean importance.
+  Tensor balance_load;
 };
 
 /// Two-stage routing of arXiv 2410.11842, section 3.2. Logits [N, S], [N, E], [N, 2] have the widths of
@@ -29,6 +31,7 @@ struct Routing {
 /// Each group of options.groups has a mask m of its own, and P of a softmax over its logits. Without
 /// two_stage, or with one kind of heads only, w = (1, 1) and a = (1/2, 1/2) or (1). Ties go to the lowest
 /// head. balance = E sum_i P_i f_i, or another form of BalanceLoss, P_i = mean over tokens of p_i, f = load.
+/// With kCv P is the mean of m p / sum(m p), whatever the scaling: the importance of a head as a share.
 /// Gradients: none through the selection; kCode renormalises, so unselected logits get none from the gates,
 /// and with K = 1 none at all; the balance loss reaches all routed logits through P. kBinary:
 /// d z = p (U - sum_j U_j p_j) with U the gate gradients (straight-through), 0 for heads whose outputs were
@@ -36,10 +39,13 @@ struct Routing {
 /// order: head_order(), on the device of the logits; undefined: 0, 1 .. H - 1. `forced_top` [N, K] int32
 /// replaces the selection (comparisons with a reference of another precision), group by group. `device` is
 /// that of the results when there are no logits. `balance_load` [E], in the dtype of the gates, is the f of
-/// the balance loss, a constant: that of more tokens than these (docs/load_balance.md); undefined: load.
-/// Saves the softmaxes. Throws ShapeError, DTypeError, ValueError.
+/// the balance loss, a constant: that of more tokens than these (docs/load_balance.md); undefined: that of
+/// these. `selection_bias` [E], in the dtype of the gates, is b of loss-free balancing (arXiv 2408.15664): m
+/// is the Top-K mask of p + b, gates and P are of p alone. Saves the softmaxes. Throws ShapeError,
+/// DTypeError, ValueError.
 Routing route_heads(const Variable& shared_logits, const Variable& routed_logits, const Variable& type_logits,
                     std::int64_t num_tokens, const RouterOptions& options, const Tensor& order = {},
-                    const Tensor& forced_top = {}, Device device = kCpu, const Tensor& balance_load = {});
+                    const Tensor& forced_top = {}, Device device = kCpu, const Tensor& balance_load = {},
+                    const Tensor& selection_bias = {});
 
 }  // namespace moh

@@ -31,17 +31,29 @@ template <class A>
   const std::int64_t experts = o.heads - o.num_shared;
   if (!args.routed_logits || args.forced) return count_choice(tile, experts, o.top_k, args.top);
   tile.load(args.routed_logits, args.tokens, experts, tile.routed());
+  if (args.selection_bias) {
+    softmax_columns<A>(tile.routed(), experts);
+    for (std::int64_t e = 0; e < experts; ++e) tile.routed()[e] += args.selection_bias[e];
+  }
   choose(tile, o);
   tile.store_numbers(o.top_k, args.top);
 }
 
-/// The probabilities of a tile that the balance loss is about: of each group by itself, which is stored, or
-/// those of the only group.
+/// Leaves the selected logits of a tile alone: a softmax of the others is 0.
+template <class A>
+[[gnu::always_inline]] inline void keep_selected(const RouterTile<A>& tile, std::int64_t experts, Vec<A>* z) {
+  const Vec<A> none = splat(-std::numeric_limits<A>::infinity());
+  for (std::int64_t e = 0; e < experts; ++e) z[e] = tile.times()[e] > A(0) ? z[e] : none;
+}
+
+/// The probabilities of a tile that the balance loss is about: RouterArgs::group_probabilities, which are
+/// stored, or those of the only group.
 template <class A>
 [[gnu::always_inline]] inline const Vec<A>* group_tile(const RouterArgs<A>& args, const RouterTile<A>& tile) {
   if (!args.group_probabilities) return tile.routed();
   const std::int64_t experts = args.options.routed(), size = args.options.group_routed();
   tile.load(args.routed_logits, args.tokens, experts, tile.in_groups());
+  if (args.options.balance_loss == BalanceLoss::kCv) keep_selected(tile, experts, tile.in_groups());
   for (std::int64_t e = 0; e < experts; e += size) softmax_columns<A>(tile.in_groups() + e, size);
   tile.store(tile.in_groups(), experts, args.group_probabilities);
   return tile.in_groups();
@@ -125,8 +137,8 @@ template <class A>
   for (std::int64_t e = 0; e < experts; ++e) tile.dz()[e] += factor * p[e] * (dp[e] - tile.times()[e] * mean);
 }
 
-/// Adds the gradient of the routed logits of a tile from the balance loss, `scale` sum_i P_i f_i, to
-/// tile.dz().
+/// Adds the gradient of the routed logits of a tile from the balance loss, whose derivative in P_i is
+/// `scale` f_i, to tile.dz().
 template <class A>
 [[gnu::always_inline]] inline void balance_backward_tile(const RouterArgs<A>& args, const RouterTile<A>& tile,
                                                          A scale) {
@@ -183,9 +195,13 @@ void HeadRouterKernels<Backend, A>::forward(const RouterArgs<A>& args) {
 template <class Backend, class A>
 void HeadRouterKernels<Backend, A>::balance_loss(const RouterArgs<A>& args, A* balance) {
   const std::int64_t experts = args.options.heads - args.options.num_shared;
+  const bool is_cv = args.options.balance_loss == BalanceLoss::kCv;
   double sum = 0;
-  for (std::int64_t e = 0; e < experts; ++e)
-    sum += static_cast<double>(args.mean_probability[e]) * static_cast<double>(args.balance_load[e]);
+  for (std::int64_t e = 0; e < experts; ++e) {
+    const auto p = static_cast<double>(args.mean_probability[e]),
+               f = static_cast<double>(args.balance_load[e]);
+    sum += is_cv ? (f - args.even_share) * (2 * p - f - args.even_share) : p * f;
+  }
   *balance = static_cast<A>(args.balance_factor * sum);
 }
 
@@ -193,7 +209,7 @@ template <class Backend, class A>
 void HeadRouterKernels<Backend, A>::backward(const RouterArgs<A>& args) {
   const RouterOptions& o = args.options;
   const std::int64_t experts = o.heads - o.num_shared;
-  const A balance = args.d_balance ? *args.d_balance * A(args.balance_factor) / A(args.tokens) : A(0);
+  const A balance = args.d_balance ? *args.d_balance * A(args.balance_slope) / A(args.tokens) : A(0);
   parallel_for(args.tokens, token_grain(args.tokens), [&](std::int64_t begin, std::int64_t end) {
     RouterTile<A> tile(o);
     const auto load = [&](const A* from, std::int64_t width, Vec<A>* to) {

@@ -14,23 +14,29 @@ constexpr int kWarps = 4, kThreads = kWarps * device::kWarp;
 
 using Args = RouterArgs<float>;
 
-MOH_DEVICE void softmax_on_lanes(const float* logits, float* p, std::int64_t n) {
+/// p = softmax(z) over n logits z(i).
+template <class Logit>
+MOH_DEVICE void softmax_on_lanes(const Logit& z, float* p, std::int64_t n) {
   float top = -INFINITY;
-  on_lanes(n, [&](std::int64_t i) { top = fmaxf(top, logits[i]); });
+  on_lanes(n, [&](std::int64_t i) { top = fmaxf(top, z(i)); });
   top = reduce_warp(top, Largest{});
-  const float scale = 1 / sum_on_lanes(n, [&](std::int64_t i) { return expf(logits[i] - top); });
-  on_lanes(n, [&](std::int64_t i) { p[i] = expf(logits[i] - top) * scale; });
+  const float scale = 1 / sum_on_lanes(n, [&](std::int64_t i) { return expf(z(i) - top); });
+  on_lanes(n, [&](std::int64_t i) { p[i] = expf(z(i) - top) * scale; });
+}
+MOH_DEVICE void softmax_on_lanes(const float* logits, float* p, std::int64_t n) {
+  softmax_on_lanes([&](std::int64_t i) { return logits[i]; }, p, n);
 }
 
-/// The largest logits of each group, largest first: a head's rank is the number of heads of its group that
-/// precede it.
-MOH_DEVICE void top_k_on_lanes(const float* logits, const RouterOptions& o, std::int32_t* top) {
+/// The heads of the largest scores(e) of each group, largest first: a head's rank is the number of heads of
+/// its group that precede it.
+template <class Score>
+MOH_DEVICE void top_k_on_lanes(const Score& scores, const RouterOptions& o, std::int32_t* top) {
   const std::int64_t size = (o.heads - o.num_shared) / o.groups, k = o.top_k / o.groups;
   on_lanes(size * o.groups, [&](std::int64_t e) {
     const std::int64_t group = e / size;
     std::int64_t place = 0;
     for (std::int64_t other = group * size; other < (group + 1) * size; ++other)
-      place += precedes(logits[other], other, logits[e], e);
+      place += precedes(scores(other), other, scores(e), e);
     if (place < k) top[group * k + place] = static_cast<std::int32_t>(e);
   });
 }
@@ -88,6 +94,29 @@ MOH_DEVICE Token token_at(const Args& args, std::int64_t t) {
   return token;
 }
 
+/// The heads that token t selects, by their logits or by biased probabilities.
+MOH_DEVICE void select_on_lanes(const Args& args, std::int64_t t, const float* logits) {
+  const RouterOptions& o = args.options;
+  const float *p = args.probabilities + t * (o.heads - o.num_shared), *bias = args.selection_bias;
+  const auto score = [&](std::int64_t e) { return bias != nullptr ? p[e] + bias[e] : logits[e]; };
+  top_k_on_lanes(score, o, args.top + t * o.top_k);
+}
+
+/// RouterArgs::group_probabilities of a token. Must be called by all lanes.
+MOH_DEVICE void group_probabilities_on_lanes(const Token& token) {
+  const Args& args = token.args;
+  const std::int64_t size = token.experts / args.options.groups;
+  const float* const logits = args.routed_logits + token.t * token.experts;
+  float* const p = args.group_probabilities + token.t * token.experts;
+  const bool all = args.options.balance_loss != BalanceLoss::kCv;
+  for (std::int64_t first = 0; first < token.experts; first += size) {
+    const auto logit = [&](std::int64_t i) {
+      return all || token.is_chosen(first + i) ? logits[first + i] : -INFINITY;
+    };
+    softmax_on_lanes(logit, p + first, size);
+  }
+}
+
 MOH_DEVICE std::int64_t token_of_warp() {
   return device::block_x() * kWarps + device::thread_x() / device::kWarp;
 }
@@ -105,15 +134,12 @@ MOH_KERNEL(kThreads) void route_heads_kernel(Args args) {
   if (args.routed_logits != nullptr) {
     const float* logits = args.routed_logits + t * experts;
     softmax_on_lanes(logits, args.probabilities + t * experts, experts);
-    if (args.group_probabilities != nullptr) {
-      const std::int64_t size = experts / o.groups;
-      for (std::int64_t e = 0; e < experts; e += size)
-        softmax_on_lanes(logits + e, args.group_probabilities + t * experts + e, size);
-    }
-    if (!args.forced) top_k_on_lanes(logits, o, args.top + t * o.top_k);
+    device::sync_warp();
+    if (!args.forced) select_on_lanes(args, t, logits);
   }
   device::sync_warp();
   const Token token = token_at(args, t);
+  if (args.group_probabilities != nullptr) group_probabilities_on_lanes(token);
   on_lanes(o.heads, [&](std::int64_t i) {
     const bool shared = i < o.num_shared, on = shared || token.is_chosen(i - o.num_shared);
     float gate = on ? 1.0F : 0.0F;
@@ -141,12 +167,15 @@ struct SelectionOf {
   }
 };
 
-/// balance = scale sum_e P_e f_e. One warp.
-MOH_KERNEL(device::kWarp)
-void balance_loss_kernel(const float* load, const float* mean_probability, std::int64_t experts, float scale,
-                         float* balance) {
-  const float sum = sum_on_lanes(experts, [&](std::int64_t e) { return mean_probability[e] * load[e]; });
-  if (device::thread_x() == 0) *balance = scale * sum;
+/// The loss of args.mean_probability and args.balance_load (balance_factor()). One warp.
+MOH_KERNEL(device::kWarp) void balance_loss_kernel(Args args, float* balance) {
+  const bool is_cv = args.options.balance_loss == BalanceLoss::kCv;
+  const auto even = static_cast<float>(args.even_share);
+  const float sum = sum_on_lanes(args.options.heads - args.options.num_shared, [&](std::int64_t e) {
+    const float p = args.mean_probability[e], f = args.balance_load[e];
+    return is_cv ? (f - even) * (2 * p - f - even) : p * f;
+  });
+  if (device::thread_x() == 0) *balance = static_cast<float>(args.balance_factor) * sum;
 }
 
 /// Backward of p = softmax(z) over n elements: dz = p (dp - <p, dp>); dp(i) returns the gradient of p_i.
@@ -226,7 +255,7 @@ MOH_DEVICE RoutedGradient routed_gradient(const Token& token) {
 /// The gradient of the routed logits of a token through the balance loss.
 struct BalanceGradient {
   const Token& token;
-  const float* p;           ///< [E], probabilities of each group by itself
+  const float* p;           ///< [E], whose mean over the tokens is P
   std::int64_t group_size;  ///< E with one group
   float balance, mean;      ///< factor of p (f - mean), mean load of the only group
 
@@ -249,7 +278,7 @@ MOH_DEVICE BalanceGradient balance_gradient(const Token& token) {
   BalanceGradient gradient{token, all + token.t * token.experts, token.experts / args.options.groups, 0, 0};
   if (args.d_balance == nullptr) return gradient;
   gradient.balance =
-      *args.d_balance * static_cast<float>(args.balance_factor) / static_cast<float>(args.tokens);
+      *args.d_balance * static_cast<float>(args.balance_slope) / static_cast<float>(args.tokens);
   if (args.options.groups == 1)
     gradient.mean =
         sum_on_lanes(token.experts, [&](std::int64_t e) { return gradient.p[e] * args.balance_load[e]; });
@@ -294,9 +323,7 @@ void HeadRouterKernels<Backend, A>::forward(const RouterArgs<A>& args) {
 
 template <class Backend, class A>
 void HeadRouterKernels<Backend, A>::balance_loss(const RouterArgs<A>& args, A* balance) {
-  const std::int64_t experts = args.options.heads - args.options.num_shared;
-  cuda::launch("balance_loss", balance_loss_kernel, {.threads = device::kWarp}, args.balance_load,
-               args.mean_probability, experts, static_cast<float>(args.balance_factor), balance);
+  cuda::launch("balance_loss", balance_loss_kernel, {.threads = device::kWarp}, args, balance);
 }
 
 template <class Backend, class A>

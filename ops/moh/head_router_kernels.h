@@ -13,21 +13,27 @@ struct RouterArgs {
   std::int64_t tokens = 0;
   RouterOptions options;
   double balance_factor = 0;            ///< of the options
+  double balance_slope = 0;             ///< the loss's derivative in P_i over f_i
+  double even_share = 0;                ///< BalanceLoss::kCv: a head's share of its group, 1 / E
   const std::int32_t* order = nullptr;  ///< [H], the layer's head for each index of the router's order
   const A* shared_logits = nullptr;     ///< [N, S]
   const A* routed_logits = nullptr;     ///< [N, E]
   const A* type_logits = nullptr;       ///< [N, 2]
   A* shared_probabilities = nullptr;    ///< [N, S]
   A* probabilities = nullptr;           ///< [N, E]
-  A* group_probabilities = nullptr;     ///< [N, E], softmaxes of the groups; null where there is one group
-  A* type_probabilities = nullptr;      ///< [N, 2]
-  std::int32_t* top = nullptr;          ///< [N, K]; read instead of written when forced
+  /// [N, E], the softmaxes whose mean is P: of each group by itself, and for BalanceLoss::kCv over selected
+  /// heads alone. Null where these are `probabilities`.
+  A* group_probabilities = nullptr;
+  A* type_probabilities = nullptr;  ///< [N, 2]
+  std::int32_t* top = nullptr;      ///< [N, K]; read instead of written when forced
   bool forced = false;
-  A* gates = nullptr;                ///< [N, H]
-  std::uint8_t* selected = nullptr;  ///< [N, H]
-  A* load = nullptr;                 ///< [E]
-  A* mean_probability = nullptr;     ///< [E], P
-  const A* balance_load = nullptr;   ///< [E], f: the load, or that of more tokens
+  const A* selection_bias = nullptr;  ///< [E], added to the probabilities for the selection
+  A* gates = nullptr;                 ///< [N, H]
+  std::uint8_t* selected = nullptr;   ///< [N, H]
+  A* load = nullptr;                  ///< [E]
+  A* mean_probability = nullptr;      ///< [E], P
+  /// [E], f: the load, or mean_probability for BalanceLoss::kCv, or what either is of more tokens.
+  const A* balance_load = nullptr;
   // Backward only; null if there is no gradient.
   const A* d_gates = nullptr;
   const A* d_balance = nullptr;  ///< scalar

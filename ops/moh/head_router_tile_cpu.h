@@ -43,7 +43,7 @@ class RouterTile {
   Vec<Bits>* keys() const { return reinterpret_cast<Vec<Bits>*>(array(9)); }      ///< [E]
   Vec<Bits>* ranks() const { return reinterpret_cast<Vec<Bits>*>(array(10)); }    ///< [E]
   Vec<Bits>* numbers() const { return reinterpret_cast<Vec<Bits>*>(array(11)); }  ///< [H]
-  Vec<A>* in_groups() const { return array(12); }  ///< [E] probabilities of each group by itself
+  Vec<A>* in_groups() const { return array(12); }  ///< [E] RouterArgs::group_probabilities
 
   /// The rows of this tile in an array [tokens, width], and back.
   [[gnu::always_inline]] void load(const A* from, std::int64_t tokens, std::int64_t width, Vec<A>* to) const {

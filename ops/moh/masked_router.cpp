@@ -73,6 +73,8 @@ MaskedRouting route_masked_heads(const Variable& shared_logits, const Variable& 
   if (type_logits.defined())
     check.shape("type_logits", type_logits, {tokens, 2}).dtype("type_logits", type_logits, dtype);
   check.in_range("kept_share", kept_share, 0, 1);
+  if (balance_loss == BalanceLoss::kCv)
+    throw ValueError(error_message("route_masked_heads", "balance_loss", "code, paper or shares", "cv"));
   check.like("masks", masks, "routed_logits", routed_logits);
   const Device device = masks.device();
   if (balance_load.defined()) {

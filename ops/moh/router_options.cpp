@@ -60,6 +60,7 @@ RouterWidths router_widths(const RouterOptions& o) {
 double balance_factor(const RouterOptions& o) {
   const auto experts = static_cast<double>(o.group_routed()), groups = static_cast<double>(o.groups);
   switch (o.balance_loss) {
+    case BalanceLoss::kCv:
     case BalanceLoss::kCode:
       return experts / groups;
     case BalanceLoss::kPaper:

@@ -23,6 +23,10 @@ enum class BalanceLoss {
   kPaper,   ///< sum_i P_i f_i, as the paper's equation 9: K / E when balanced, at most 1
   kShares,  ///< E sum_i P_i f_i / K, with f as shares of the selections (MoA, arXiv 2210.05144): 1 when
             ///< balanced
+  /// The squared coefficient of variation of the heads' importance (arXiv 1701.06538, eq. 6 and 7): 0 when
+  /// balanced, at most E / K - 1. P and f are both the importance over the number of tokens, the mean of a
+  /// softmax over a token's selected logits, 0 for the others: E sum_i (P_i - 1 / E)^2.
+  kCv,
 };
 
 /// Heads of one attention layer: `num_shared` are active for every token, of the E = heads - num_shared
@@ -64,7 +68,9 @@ struct RouterWidths {
 /// Throws ValueError when the head counts contradict each other.
 RouterWidths router_widths(const RouterOptions& options);
 
-/// The load-balance loss over sum_i P_i f_i, a sum over all routed heads.
+/// The load-balance loss over sum_i P_i f_i, a sum over all routed heads; for BalanceLoss::kCv over
+/// sum_i (f_i - 1 / E) (2 P_i - f_i - 1 / E), which is the squared deviation of P where f is P, and is linear
+/// in P where f is that of more tokens.
 double balance_factor(const RouterOptions& options);
 
 }  // namespace moh

@@ -21,6 +21,7 @@
 #include "ops/linalg/gelu_mlp_kernels.h"
 #include "ops/linalg/linear_kernels.h"
 #include "ops/loss/top1.h"
+#include "ops/moh/balance_bias.h"
 #include "ops/moh/router_statistics.h"
 #include "ops/optim/adamw.h"
 #include "ops/optim/clip_grad_norm.h"
@@ -283,6 +284,26 @@ void check_top1_on_device() {
   }
 }
 
+void check_balance_bias_on_device() {
+  const Device gpu = open_gpu();
+  in_each_way([&](const std::string& way) {
+    for (const std::int64_t groups : {1, 3}) {
+      INFO(way << ", " << groups << " groups");
+      const Tensor rows = normal({4, 45}, 1), bias = normal({42}, 2).to(DType::kFloat32);
+      const Tensor found = bias.to(gpu), on_gpu = rows.to(gpu);
+      const Tensor go = full({1}, 1.0, DType::kFloat64), stop = full({1}, 0.0, DType::kFloat64);
+      update_balance_bias(found, {on_gpu, 2}, groups, 0.01, stop.to(gpu));
+      CHECK(same_bits(found.to(kCpu), bias));
+      update_balance_bias(found, {on_gpu, 2}, groups, 0.01, go.to(gpu));
+      const Tensor before = bias.clone();
+      update_balance_bias(bias, {rows, 2}, groups, 0.01, go);
+      CHECK_FALSE(same_bits(bias, before));
+      CHECK(same_bits(found.to(kCpu), bias));
+      CHECK_THROWS_AS(update_balance_bias(found, {rows, 2}, groups, 0.01), DeviceError);
+    }
+  });
+}
+
 void check_router_statistics_on_device() {
   const Device gpu = open_gpu();
   in_each_way([&](const std::string& way) {
@@ -492,6 +513,9 @@ TEST_CASE("device: indices out of range are reported by the next wait", "[device
 }
 TEST_CASE("device: the accuracy of a batch is that of the CPU", "[device]") {
   check_top1_on_device();
+}
+TEST_CASE("device: biases of the selection are updated as on the CPU", "[device]") {
+  check_balance_bias_on_device();
 }
 TEST_CASE("device: statistics of a router are those of the CPU", "[device]") {
   check_router_statistics_on_device();

@@ -55,6 +55,7 @@ const std::map<std::string, std::string>& reasons() {
       {"soft_cross_entropy", "a row of classes for each image"},
       {"kl_divergence", "as cross_entropy, over the logits of two models"},
       {"top1", "a row of classes for each image"},
+      {"balance_bias", "a few numbers per layer, once a step"},
       {"head_masks", "a few numbers per layer"},
       {"route_masked_heads", "as route_heads, of an ablation"},
       {"router_statistics", "reads the logits of the routers once; measured by `moh bench step`"},
