@@ -75,6 +75,7 @@ struct RoutingRule {
 
 using RoutingKey = Registered<RoutingRule>;
 
+// NOLINTNEXTLINE(readability-identifier-naming): constants, whose files define them
 extern const RoutingRule kHeadsRule, kGroupsRule, kWithinGroupsRule;
 
 /// The rules as values of a configuration.

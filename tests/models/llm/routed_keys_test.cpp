@@ -254,7 +254,7 @@ TEST_CASE("models: what does not go together with routed keys is refused") {
         "moh.shared_window: expected 0, as every head has all tokens' keys, found 4; set moh.routed: "
         "queries_keys_values");
   ConfigFaults faults;
-  check(routed(routers::kLearned, HeadPositions::kHead).moh, 2, PerLayer(6), faults);
+  check(routed(routers::kLearned, HeadPositions::kHead).moh, {.layers = 2, .heads = PerLayer(6)}, faults);
   CHECK_THROWS_WITH(faults.throw_first("vit"),
                     "vit: moh.routed: expected queries, found queries_keys_values; only language models have "
                     "routed keys and values");

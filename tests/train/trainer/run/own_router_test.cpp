@@ -51,7 +51,7 @@ class OwnRouter : public Router {
   Variable routed_, type_, shared_;
 };
 
-const RouterType kOwnRouter{
+constexpr RouterType kOwnRouter{
     .name = "own", .doc = "numbers of their own for each head.", .make = &make_router<OwnRouter>};
 
 /// Adds the router to those of this program, once.
