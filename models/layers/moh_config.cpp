@@ -57,7 +57,9 @@ struct Check {
     if (moh.active == PerLayer()) return true;
     const std::int64_t active = moh.active.at(layer), shared = moh.num_shared.at(layer),
                        heads = of.heads.at(layer);
-    if (active <= heads && (active > shared || (active == shared && shared == heads))) return true;
+    if (active <= heads &&
+        (active > shared || (active == shared && (shared == heads || moh.router->keeps_shared))))
+      return true;
     faults.add({kActive, kNumShared, of.heads_field, kRouter},
                "more than " + faults.key(kNumShared) + " (" + number_text(shared) + "), and at most " +
                    faults.key(of.heads_field) + " (" + number_text(heads) + ")",
@@ -81,7 +83,10 @@ struct Check {
       faults.add({kTopK, kNumShared, of.heads_field, kRouter},
                  "at most " + number_text(candidates) + ", the heads that are not shared",
                  number_text(top_k) + where);
-    } else if (top_k == 0 && candidates > 0) {
+    } else if (moh.router->keeps_shared && top_k > 0) {
+      faults.add({kTopK, kRouter}, "0 with " + faults.key(kRouter) + ": " + std::string(moh.router->name),
+                 number_text(top_k) + where, "its tokens have the shared heads alone");
+    } else if (top_k == 0 && candidates > 0 && !moh.router->keeps_shared) {
       faults.add({kTopK, kNumShared, of.heads_field, kRouter},
                  "at least 1 of the " + number_text(candidates) + " heads that are not shared", "0" + where,
                  "a head that no token can keep is dead; to have all active, share them all");

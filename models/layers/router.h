@@ -57,6 +57,7 @@ struct RouterType {
   bool reads_queries = false;    ///< so that queries of all heads are projected before the routing
   bool reads_condition = false;  ///< needs a family whose layers have a condition
   bool per_sample = false;       ///< one selection for all tokens of a sample
+  bool keeps_shared = false;     ///< tokens have the shared heads and no others: top_k is 0
   bool binary_gates = false;     ///< GateScaling::kBinary: selected heads have weight 1
   bool learns_shared = false;    ///< follows RouterHeads: moh.learn_shared_until
   bool fits_input = false;  ///< wg maps x to the routed logits: init.moh.router_start: calibrated fits it

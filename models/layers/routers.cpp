@@ -5,8 +5,8 @@ namespace moh {
 const RouterType kDenseLayer{.name = "none", .doc = "every head is active, a dense model."};
 
 Registry<RouterType>& RouterType::registry() {
-  static Registry<RouterType> types("routers",
-                                    {&kDenseLayer, &kLearnedRouter, &kQueryNormRouter, &kConditionRouter});
+  static Registry<RouterType> types(
+      "routers", {&kDenseLayer, &kLearnedRouter, &kQueryNormRouter, &kConditionRouter, &kStaticRouter});
   return types;
 }
 

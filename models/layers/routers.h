@@ -4,7 +4,8 @@
 
 namespace moh {
 
-extern const RouterType kDenseLayer, kLearnedRouter, kQueryNormRouter, kConditionRouter;
+// NOLINTNEXTLINE(readability-identifier-naming): constants, whose files define them
+extern const RouterType kDenseLayer, kLearnedRouter, kQueryNormRouter, kConditionRouter, kStaticRouter;
 
 /// The routers of this library as values of a configuration.
 namespace routers {
@@ -13,6 +14,7 @@ inline constexpr RouterKey kNone{kDenseLayer};
 inline constexpr RouterKey kLearned{kLearnedRouter};
 inline constexpr RouterKey kQueryNorm{kQueryNormRouter};
 inline constexpr RouterKey kCondition{kConditionRouter};
+inline constexpr RouterKey kStatic{kStaticRouter};
 
 }  // namespace routers
 

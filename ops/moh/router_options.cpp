@@ -43,7 +43,7 @@ RouterWidths router_widths(const RouterOptions& o) {
   if (o.top_k < 0 || o.top_k > experts) {
     refuse("top_k", "0 to " + std::to_string(experts) + " (the routed heads)", o.top_k);
   }
-  if (o.top_k == 0 && experts > 0)
+  if (o.top_k == 0 && experts > 0 && o.scaling != GateScaling::kBinary)
     refuse("num_shared", std::to_string(o.heads) + " when no head is routed", o.num_shared);
   if (o.groups < 1 || experts % o.groups != 0)
     refuse("groups", "a divisor of the " + std::to_string(experts) + " routed heads", o.groups);

@@ -30,7 +30,7 @@ enum class BalanceLoss {
 };
 
 /// Heads of one attention layer: `num_shared` are active for every token, of the E = heads - num_shared
-/// routed ones each token keeps the `top_k` with the largest logits. The router's order has the shared heads
+/// routed ones each token keeps the `top_k` with the largest logits; with kBinary that may be none. The router's order has the shared heads
 /// first, then the routed ones; head_order() maps it to the heads of the layer.
 ///
 /// With G = `groups` the routed heads are G equal parts of that order in succession, and of each a token

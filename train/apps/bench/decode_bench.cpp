@@ -13,6 +13,7 @@
 #include "core/parallel.h"
 #include "core/random.h"
 #include "models/llm/llama.h"
+#include "train/apps/bench/decode_bytes.h"
 #include "train/base/math/statistics.h"
 #include "train/base/measure/require_option.h"
 #include "train/trainer/config/enum_names.h"
@@ -49,9 +50,14 @@ void check(const DecodeBenchOptions& o) {
   }
 }
 
-LlamaConfig dense_model(const DecodeBenchOptions& o) {
+LlamaConfig configured_model(const DecodeBenchOptions& o) {
   LlamaConfig config = o.model;
   config.max_positions = *std::ranges::max_element(o.contexts) + o.tokens;
+  return config;
+}
+
+LlamaConfig dense_model(const DecodeBenchOptions& o) {
+  LlamaConfig config = configured_model(o);
   config.moh = {};
   return config;
 }
@@ -78,8 +84,6 @@ struct DecodeCandidate {
       : model(std::make_unique<Llama>(config, Placement(o.dtype, o.device))) {
     model->initialise(o.seed);
   }
-  bool dense() const { return !model->config().moh.router->routes(); }
-
   bool routes_keys() const { return model->config().moh.routed == RoutedRows::kQueriesKeysValues; }
 
   std::unique_ptr<Llama> model;
@@ -91,6 +95,10 @@ struct DecodeCandidate {
 std::vector<DecodeCandidate> candidates_for(const DecodeBenchOptions& o) {
   std::vector<DecodeCandidate> candidates;
   candidates.emplace_back(dense_model(o), o);
+  if (o.configured) {
+    candidates.emplace_back(configured_model(o), o);
+    return candidates;
+  }
   for (const double active : o.active) {
     for (const RoutingKey rule : o.routings) {
       const std::int64_t units = rule->units(layer_of(o));
@@ -206,6 +214,9 @@ Row row_of(const DecodeBenchOptions& o, std::int64_t context, const DecodeCandid
   row.add("active", activated_heads(*candidate.model), {"active", Row::significant(3)});
   row.add("shared", router.num_shared);
   row.add("routed", router.top_k);
+  const DecodeBytes bytes = decode_bytes(*candidate.model, context);
+  row.add("kv_bytes_per_token", bytes.stored);
+  row.add("read_bytes_per_token", bytes.read);
   row.add("tokens_per_s", static_cast<double>(o.batch) / (token_ms * 1e-3), {"tokens/s", Row::fixed(1)});
   row.add("token_ms", token_ms, {"ms/token", Row::fixed(3)});
   row.add("spread", relative_spread(candidate.token_ms), {"spread", Row::percent(1)});
@@ -222,7 +233,7 @@ Row row_of(const DecodeBenchOptions& o, std::int64_t context, const DecodeCandid
 void run_decode_bench(const DecodeBenchOptions& options, const std::function<void(const Row&)>& on_row) {
   check(options);
   open_device(options.device);
-  const bool show_dense = std::ranges::count(options.active, 1.0) > 0;
+  const bool show_dense = options.configured || std::ranges::count(options.active, 1.0) > 0;
   std::vector<DecodeCandidate> candidates = candidates_for(options);
   KvCache cache = filled_cache(*candidates.front().model, options);
   for (DecodeCandidate& candidate : candidates) {
@@ -231,7 +242,7 @@ void run_decode_bench(const DecodeBenchOptions& options, const std::function<voi
   for (const std::int64_t context : options.contexts) {
     measure(candidates, cache, context, options);
     for (const DecodeCandidate& candidate : candidates) {
-      if (candidate.dense() && !show_dense) continue;
+      if (&candidate == &candidates.front() && !show_dense) continue;
       on_row(row_of(options, context, candidate, candidates.front()));
     }
   }

@@ -22,7 +22,9 @@ struct DecodeBenchOptions {
     model.head_dim = 64;
   }
 
-  LlamaConfig model;  ///< sizes; routing and max_positions are replaced
+  LlamaConfig model;  ///< sizes; max_positions is replaced, and, unless `configured`, the routing
+  /// Measure the model as it is routed, in place of `active`, `routers`, `routings` and `routed_keys`.
+  bool configured = false;
   Device device = kCpu;
   DType dtype = DType::kFloat32;
   std::int64_t batch = 1;
@@ -39,7 +41,8 @@ struct DecodeBenchOptions {
 };
 
 /// Measures a dense model, and a MoH model for each share below 1, unit of routing and router (an eighth of
-/// the heads, or fewer if fewer are selected, is shared, the others are routed). They have random weights and
+/// the heads, or fewer if fewer are selected, is shared, the others are routed), or the configured one, which
+/// has the last row of each context. They have random weights and
 /// share one cache of random keys and values; with routed keys each has a cache of its own, whose routed
 /// heads have equal shares of the context. Rows are passed to `on_row` after each context. Throws ValueError
 /// naming the option that is out of range.
@@ -49,6 +52,7 @@ struct DecodeBenchOptions {
 /// of which both are timed shortly after each other. `tokens_per_s` counts all sequences, `active` is the
 /// share after rounding to a whole number of heads. `attention_ms` is the time of attention to the cache per
 /// token, including the building of head lists, from separate passes in which ops are timed.
+/// `kv_bytes_per_token` and `read_bytes_per_token` are counted, not measured (decode_bytes()).
 void run_decode_bench(const DecodeBenchOptions& options, const std::function<void(const Row&)>& on_row);
 
 }  // namespace moh

@@ -286,20 +286,24 @@ void add_bench_decode(const Commands& commands) {
   command.add_flag("--routed-keys", options.routed_keys,
                    "Also measure routed heads with keys and values of the selected heads alone (routed: "
                    "queries_keys_values)");
+  command.add_flag("--configured", options.configured,
+                   "Measure the configuration's model as it is routed, beside the dense one of its sizes, in "
+                   "place of --active and --routing");
   command.add_option("--batch", options.batch, "Sequences");
   command.add_option("--tokens", options.tokens, "Tokens generated per pass");
   command.add_option("--repeats", options.repeats, "Counted passes of each case");
   add_device_and_dtype(command, args);
   add_threads_and_json(command, args);
   command.footer(
-      R"(A configuration gives the sizes of the model alone; its weights here are random, its heads routed as --active says.
+      R"(A configuration gives the sizes of the model alone; its weights here are random, its heads routed as --active says, or as it says with --configured.
 
 Examples:
   moh bench decode
   moh bench decode --context 512,4096 --active 1.0,0.75,0.5 --threads 2 --json
   moh bench decode configs/llm/llm_s.yaml --context 2048 --layers 4
   moh bench decode --heads 32 --kv-heads 8 --head-dim 128 --hidden 4096 --layers 1 --dtype bf16
-  moh bench decode --heads 32 --kv-heads 4 --routing heads,groups,within_groups --context 4096,16384)");
+  moh bench decode --heads 32 --kv-heads 4 --routing heads,groups,within_groups --context 4096,16384
+  moh bench decode configs/llm/moh_llm_s_50.yaml --configured --context 2048)");
 }
 
 void add_bench_sample(const Commands& commands) {

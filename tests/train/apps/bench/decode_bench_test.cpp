@@ -103,3 +103,42 @@ TEST_CASE("bench: a decode record as JSON is one line, and one of a table") {
   CHECK(row.table_line().find("      8  learned     heads       0.5  ") == 0);
   CHECK(test::table_cells(row.table_line()) == test::table_cells(row.table_head()));
 }
+
+TEST_CASE("bench: decode measures a configured model as it is routed, beside the dense one") {
+  DecodeBenchOptions options = small_options();
+  options.contexts = {100};
+  options.configured = true;
+  options.model.moh = {.router = moh::routers::kLearned, .num_shared = 2, .top_k = 3};
+  const std::vector<Row> rows = rows_of(options);
+  REQUIRE(rows.size() == 2);
+  const auto dense = nlohmann::json::parse(rows[0].json()), routed = nlohmann::json::parse(rows[1].json());
+  CHECK(dense["router"] == "none");
+  CHECK(routed["active"] == 0.625);
+  CHECK((routed["shared"] == 2 && routed["routed"] == 3));
+}
+
+// A layer has 2 x 8 heads x 8 elements of keys and values for each token, of 4 bytes; of 2 shared and 3 of
+// the 6 routed heads a token reads 5 of the 8.
+TEST_CASE(
+    "bench: bytes of decoding are those of the cache's rows and of the weights, but for the embedding") {
+  DecodeBenchOptions options = small_options();
+  options.contexts = {100};
+  options.configured = true;
+  options.model.moh = {.router = moh::routers::kLearned, .num_shared = 2, .top_k = 3};
+  const auto bytes_of = [&](std::size_t row, const char* name) {
+    return nlohmann::json::parse(rows_of(options)[row].json())[name].get<double>();
+  };
+  const double row = 2 * 8 * 4;
+  CHECK(bytes_of(0, "kv_bytes_per_token") == 8 * row);
+  CHECK(bytes_of(1, "kv_bytes_per_token") == 8 * row);
+  // Projections of 4 x 32 x 64, an MLP of 3 x 32 x 48, three norms of 32, 64 x 32 of logits, and a row of
+  // the embedding; of a router 2 x 32 for the kinds, 2 x 32 for shared and 6 x 32 for routed heads.
+  const double weights = 4 * (4 * 32 * 64 + 3 * 32 * 48 + 3 * 32 + 64 * 32 + 32),
+               router = 4 * (2 * 32 + 2 * 32 + 6 * 32);
+  CHECK(bytes_of(0, "read_bytes_per_token") == weights + 100 * 8 * row);
+  CHECK(bytes_of(1, "read_bytes_per_token") == weights + router + 100 * 5 * row);
+  options.model.moh.routed = RoutedRows::kQueriesKeysValues;
+  options.model.moh.shared_window = 16;
+  CHECK(bytes_of(1, "kv_bytes_per_token") == 5 * row);
+  CHECK(bytes_of(1, "read_bytes_per_token") == weights + router + (2 * 16 + 3 * 50) * row);
+}
