@@ -16,6 +16,11 @@ checkpoint: start the same command again. The runs are in OUT/TABLE, the result 
 TABLE.json there.
 
 With --full the configurations are trained at the paper's size. docs/reproduce.md has a line for each table.
+
+heads_at_equal_compute is no table of the paper: every way to use fewer heads over one dense model, at equal tokens, operations and time
+(docs/benchmarks/heads.md). --config names the model, which may have any size:
+
+    scripts/reproduce.py heads_at_equal_compute --config configs/heads/language.yaml --data input.txt --seeds 1,2,3 --jobs 2 --threads 1
 """
 
 import argparse
@@ -25,7 +30,7 @@ import sys
 import time
 
 import seeded_runs
-from reproduction import diffusion_tables, full_size, image_tables, language_tables, report, results
+from reproduction import diffusion_tables, equal_compute, full_size, image_tables, language_tables, report, results
 
 TABLES = {**image_tables.TABLES, **diffusion_tables.TABLES, **language_tables.TABLES}
 
@@ -41,6 +46,7 @@ def parse_arguments(given):
     parser.add_argument("--seeds", type=seeded_runs.seeds, default=[1], help="1,2,3")
     parser.add_argument("--classifier", metavar="RUN", help="of diffusion: draw pictures, and judge them by the features of this run")
     parser.add_argument("--checkpoint", help="of token_heads: the released MoH-LLaMA3-8B")
+    parser.add_argument("--config", help=f"of {equal_compute.NAME}: the dense model")
     seeded_runs.add_arguments(parser, "runs/reproduce")
     arguments = parser.parse_intermixed_args(given)
     if arguments.budget is not None and (arguments.full or arguments.budget <= 0):
@@ -52,6 +58,7 @@ def parse_arguments(given):
 def list_tables():
     for name, table in TABLES.items():
         print(f"{name:<26} {table.title} ({table.source})")
+    print(f"{equal_compute.NAME:<26} Ways to use fewer heads, at equal tokens, operations and time (not of the paper)")
 
 
 def rows_of(arguments, table):
@@ -108,6 +115,10 @@ def main(given=None):
     try:
         if arguments.table is None:
             return list_tables()
+        if arguments.table == equal_compute.NAME and arguments.config:
+            return equal_compute.run(arguments, shlex.join(["scripts/reproduce.py", *given]))
+        if arguments.table == equal_compute.NAME:
+            raise seeded_runs.Refused(f"{equal_compute.NAME}: expected --config FILE, a dense model, such as configs/heads/language.yaml")
         if arguments.table not in TABLES:
             raise seeded_runs.Refused(f"{arguments.table}: expected one of {', '.join(TABLES)}")
         table = TABLES[arguments.table]

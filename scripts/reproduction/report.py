@@ -26,7 +26,8 @@ def number(value):
 
 def provenance(arguments, seconds, command):
     return {"date": datetime.date.today().isoformat(), "command": command, "moh": moh.version(arguments.moh), "machine": machine(),
-            "threads": arguments.threads, "jobs": arguments.jobs, "budget_s": arguments.budget, "seconds": round(seconds, 1)}
+            "threads": arguments.threads, "jobs": arguments.jobs, "budget_s": arguments.budget,
+            **({"seconds": round(seconds, 1)} if seconds is not None else {})}
 
 
 def machine():

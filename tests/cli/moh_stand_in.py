@@ -44,10 +44,11 @@ def train(config, settings):
         sys.exit(4)
     is_text, continued = "/vit/" not in config, "init.from" in settings
     records = [{"kind": "train", "step": 100, "tokens": 1000, "loss": 2, "activated_heads": 0.75}]
-    for tenth in range(11):
+    every = int(settings["eval.every"]) if settings.get("schedule.kind") == "constant" else 10
+    for tenth in range(int(settings.get("train.steps", 100)) // every + 1 if every != 10 else 11):
         loss = 2.3 - 0.015 * tenth if continued else 5 - 0.3 * tenth
         top1 = {} if is_text else {"top1": (0.5 if row == "full" else 0.4) + 0.01 * int(settings.get("seed", 0))}
-        records.append({"kind": "eval", "step": 10 * tenth, "loss": loss, **top1})
+        records.append({"kind": "eval", "step": every * tenth, "loss": loss, **top1})
     (folder / "metrics.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records), encoding="utf-8")
 
 
@@ -73,6 +74,10 @@ def main(words):
         print(json.dumps(plan(words[1])))
     elif words[:2] == ["bench", "step"]:
         print(json.dumps({"step_ms": 250}))
+    elif words[:2] == ["bench", "decode"]:
+        print(json.dumps({"token_ms": 3.0, "kv_bytes_per_token": 6144, "read_bytes_per_token": 4e6}))
+    elif words[0] == "config":
+        print(f"task: language_model\nmodel:\n  hidden: 192\n  heads: {settings.get('model.heads', 24)}\n  head_dim: 16")
     elif words[:2] == ["eval", "fid"]:
         print(json.dumps({"reference": "test", "fid": 12.5, "inception_score": 4.0, "precision": 0.5, "recall": 0.6}))
     elif words[0] == "sample":

@@ -62,6 +62,7 @@ class Tables(Reproduction):
         listed = self.reproduce()
         for name, table in reproduce.TABLES.items():
             self.assertRegex(listed, rf"(?m)^{name} +{re.escape(table.title)} ")
+        self.assertRegex(listed, r"(?m)^heads_at_equal_compute +Ways to use fewer heads")
         self.assertIn("expected one of vit_imagenet, ", self.reproduce("vit", code=1))
 
     def test_the_page_has_commands_for_each_table(self):

@@ -1,0 +1,112 @@
+"""The ways to use fewer heads that heads_at_equal_compute compares, as settings over one dense configuration of any size.
+
+Each form keeps the width of a head. Counts are shares of the configuration's heads: where half of them are active, a sixth of all is shared.
+"""
+
+import subprocess
+from dataclasses import dataclass
+
+import seeded_runs
+from pytorch_bench import measure
+
+
+@dataclass(frozen=True)
+class Base:
+    """The dense model over which the forms are settings: its query heads, of this width."""
+
+    heads: int
+    head_dim: int
+
+
+@dataclass(frozen=True)
+class Form:
+    """One row: `settings` of a Base. `kv_share` says how many query heads share a KV head; 1: none do."""
+
+    name: str
+    settings: callable
+    kv_share: int = 1
+    begins: float = 0  # if not 0, the training goes on from the dense form's checkpoint after this share of its steps
+
+
+def base_of(moh, config, settings):
+    """Reads the heads of a configuration that has one number for all layers."""
+    command = [str(moh), "config", str(config), *settings]
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    if result.returncode != 0:
+        raise seeded_runs.Refused(f"{' '.join(command)} ended with code {result.returncode}:\n{result.stderr.strip()}")
+    resolved = measure.read_resolved(result.stdout)
+    model = resolved["model"]
+    if resolved["task"] != "language_model" or int(model["heads"]) == 0:
+        raise seeded_runs.Refused(f"{config}: expected a language model with model.heads")
+    return Base(int(model["heads"]), int(model["head_dim"]) or int(model["hidden"]) // int(model["heads"]))
+
+
+def count(heads, share, of=1):
+    """So many heads, a multiple of `of`."""
+    return max(of, round(heads * share / of) * of)
+
+
+def dense(share=1.0):
+    return lambda base: (f"model.heads={count(base.heads, share)}", f"model.head_dim={base.head_dim}")
+
+
+def moh(active, *further, shared=1 / 6, groups=False, router="learned"):
+    """A router that keeps this share of the heads, of which `shared` of all are active for every token."""
+    def settings(base):
+        of = base.heads // KV_SHARE if groups else 1
+        kept, always = count(base.heads, active, of), count(base.heads, shared, of) if shared else 0
+        return (f"model.moh.router={router}", f"model.moh.num_shared={always}", f"model.moh.top_k={kept - always}",
+                f"model.moh.balance_weight={BALANCE_WEIGHT}", *further)
+    return settings
+
+
+def moh_groups(active):
+    """Whole KV groups as what is routed, none of them shared."""
+    return lambda base: ("model.moh.router=learned", "model.moh.routing=groups", f"model.moh.top_k={count(base.heads // KV_SHARE, active)}",
+                         f"model.moh.balance_weight={BALANCE_WEIGHT}")
+
+
+KV_SHARE = 4
+ROUTED_KEYS = ("model.moh.routed=queries_keys_values", "model.moh.positions=head")
+# A tenth of the paper's: at the size of small models the full weight costs more than balanced loads are worth (docs/benchmarks/quality.md).
+BALANCE_WEIGHT = 0.001
+
+DENSE = Form("dense, all heads", lambda base: ())
+
+FORMS = (
+    DENSE,
+    Form("dense, half of the heads", dense(0.5)),
+    Form("MoH, 75%", moh(0.75)),
+    Form("MoH, 50%", moh(0.5)),
+    Form("MoH, 50%, without a balance loss", moh(0.5, "model.moh.balance_weight=0")),
+    Form("half of the heads, by importance, for all tokens",
+         lambda base: ("model.moh.router=static", f"model.moh.num_shared={count(base.heads, 0.5)}", "model.moh.shared_heads=loss_increase"),
+         begins=0.5),
+    Form("gated attention, a gate for each head", lambda base: ("model.attention_gate=head",)),
+    Form("gated attention, a gate for each element", lambda base: ("model.attention_gate=element",)),
+    Form("routed keys and values, 50%", moh(0.5, *ROUTED_KEYS, shared=0)),
+    Form("routed keys and values, 50%, shared heads with a window of 128", moh(0.5, *ROUTED_KEYS, "model.moh.shared_window=128")),
+    Form("dense, 4 query heads for each KV head", lambda base: (), KV_SHARE),
+    Form("MoH, 50%, 4 query heads for each KV head", moh(0.5), KV_SHARE),
+    Form("whole KV groups, 50%", moh_groups(0.5), KV_SHARE),
+    Form("within KV groups, 50%", moh(0.5, "model.moh.routing=within_groups", shared=0.25, groups=True), KV_SHARE),
+)
+
+
+def settings_of(form, base):
+    """The settings of a row. Each key comes once."""
+    kv = (f"model.kv_heads={base.heads // form.kv_share}",) if form.kv_share > 1 else ()
+    merged = dict(setting.split("=", 1) for setting in (*kv, *form.settings(base)))
+    return tuple(f"{key}={value}" for key, value in merged.items())
+
+
+def forms_for(base, names):
+    """The rows, or those that are named; the dense one first."""
+    known = [form.name for form in FORMS]
+    unknown = [name for name in names or [] if name not in known]
+    if unknown:
+        raise seeded_runs.Refused(f"--rows: expected of {known}, found {unknown}")
+    if base.heads % (2 * KV_SHARE) or base.heads % 6:
+        raise seeded_runs.Refused(f"model.heads: expected a multiple of 24, of which halves, sixths and groups of {KV_SHARE} are whole "
+                                  f"numbers, found {base.heads}")
+    return [form for form in FORMS if not names or form.name in names or form is DENSE]

@@ -1,0 +1,121 @@
+"""scripts/reproduce.py heads_at_equal_compute: its rows are what moh trains, each as long as its costs allow, and its scores those of the runs."""
+
+import json
+import math
+import os
+import pathlib
+import subprocess
+import sys
+import types
+
+import support
+
+ROOT = pathlib.Path(os.environ["MOH_SOURCE_DIR"])
+sys.path.insert(0, str(ROOT / "scripts"))
+
+from reproduction import equal_compute, head_forms, moh
+
+CONFIG = ROOT / "configs/heads/language.yaml"
+
+
+def row_of(flops, step_ms, form=head_forms.DENSE):
+    return equal_compute.Row(form, (), {"flops_per_item": flops, "step_ms": step_ms, "items_per_step": 4096})
+
+
+class Forms(support.MohTest):
+    def test_each_is_a_model_with_the_share_of_heads_that_it_names(self):
+        text = self.write("text.txt", "Two households, both alike in dignity, " * 200)
+        base = head_forms.base_of(support.MOH, CONFIG, [f"data.train={text}"])
+        self.assertEqual((base.heads, base.head_dim), (24, 16))
+        forms = head_forms.forms_for(base, None)
+        self.assertGreaterEqual(len(forms), 14)
+        dense = moh.plan(support.MOH, CONFIG, [f"data.train={text}"])
+        for form in forms:
+            with self.subTest(form=form.name):
+                settings = [setting.replace("loss_increase", "first") for setting in head_forms.settings_of(form, base)]
+                plan = moh.plan(support.MOH, CONFIG, [*settings, f"data.train={text}"])
+                share = 0.75 if "75%" in form.name else 0.5 if "50%" in form.name or "for all tokens" in form.name else 1
+                self.assertAlmostEqual(plan["activated_heads"], share, delta=1e-9)
+                if form is not head_forms.DENSE:
+                    self.assertNotEqual(plan["flops_per_item"], dense["flops_per_item"])
+
+    def test_other_numbers_of_heads_and_unknown_rows_are_refused(self):
+        base = head_forms.Base(10, 16)
+        with self.assertRaisesRegex(Exception, "expected a multiple of 24.*found 10"):
+            head_forms.forms_for(base, None)
+        with self.assertRaisesRegex(Exception, "--rows: expected of"):
+            head_forms.forms_for(head_forms.Base(24, 16), ["MoH, 49%"])
+
+    def test_the_dense_row_is_always_there_as_differences_are_to_it(self):
+        chosen = head_forms.forms_for(head_forms.Base(24, 16), ["MoH, 50%"])
+        self.assertEqual([form.name for form in chosen], ["dense, all heads", "MoH, 50%"])
+
+
+class Lengths(support.MohTest):
+    def test_a_row_of_fewer_operations_trains_on_more_tokens(self):
+        dense, sparse = row_of(100, 10), row_of(80, 12)
+        lengths = sparse.lengths(200, dense.cost)
+        self.assertEqual(lengths["tokens"], 200)
+        self.assertAlmostEqual(lengths["operations"] * 80, 200 * 100)
+        self.assertAlmostEqual(lengths["time"] * 12, 200 * 10)
+        self.assertEqual(equal_compute.length_of(sparse, 200, dense.cost), 260)  # 250, to the next of the evaluations, each 20 steps
+        self.assertEqual(equal_compute.length_of(dense, 200, dense.cost), 200)
+
+    def test_scores_between_two_evaluations_lie_on_a_line(self):
+        curve = {20: 4.0, 40: 3.0, 60: 2.5}
+        self.assertAlmostEqual(equal_compute.at(curve, 40), 3.0)
+        self.assertAlmostEqual(equal_compute.at(curve, 45), 2.875)
+        with self.assertRaisesRegex(Exception, "ended after 60 steps; expected 61"):
+            equal_compute.at(curve, 61)
+
+    def test_what_goes_on_from_the_dense_model_has_its_curve_before(self):
+        form = head_forms.Form("half", lambda base: (), begins=0.5)
+        row, arguments = row_of(100, 10, form), types.SimpleNamespace(out=self.folder)
+        for name, records in (("dense_all_heads_1", {10: 5.0, 20: 4.0, 30: 3.5}), ("half_1", {10: 3.8, 20: 3.2})):
+            (self.folder / name).mkdir()
+            (self.folder / name / "metrics.jsonl").write_text("".join(
+                json.dumps({"kind": "eval", "step": step, "loss": loss}) + "\n" for step, loss in records.items()), encoding="utf-8")
+        self.assertEqual(equal_compute.branch_of(row, 40), 20)
+        self.assertEqual(equal_compute.curve_of(arguments, row, 1, 40), {10: 5.0, 20: 4.0, 30: 3.8, 40: 3.2})
+
+
+class Table(support.MohTest):
+    def reproduce(self, *further, code=0):
+        calls = self.folder / "calls.txt"
+        text = self.write("text.txt", "Two households, both alike in dignity, " * 200)
+        stand_in = pathlib.Path(__file__).with_name("moh_stand_in.py")
+        command = [sys.executable, "-B", ROOT / "scripts/reproduce.py", "heads_at_equal_compute", "--config", CONFIG, "--data", text, "--seeds", "1,2",
+                   "--rows", "MoH, 50%", "--moh", stand_in, "--out", self.folder / "out", *further]
+        result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=support.TIMEOUT_SECONDS,
+                                env={**os.environ, "STAND_IN_CALLS": str(calls)})
+        self.assertEqual(result.returncode, code, result.stdout + result.stderr)
+        lines = map(json.loads, calls.read_text(encoding="utf-8").splitlines())
+        calls.unlink()
+        return result, list(lines)
+
+    def test_it_measures_trains_and_writes_once(self):
+        _, calls = self.reproduce()
+        trained = [words for words in calls if words[0] == "train"]
+        self.assertEqual(len(trained), 4)
+        for words in trained:
+            self.assertIn("schedule.kind=constant", words)
+        out = self.folder / "out/heads_at_equal_compute"
+        result = json.loads((out / "heads_at_equal_compute.json").read_text(encoding="utf-8"))
+        self.assertEqual([row["row"] for row in result["rows"]], ["dense, all heads", "MoH, 50%"])
+        for row in result["rows"]:
+            self.assertTrue(all(math.isfinite(score) for scores in row["scores"].values() for score in scores))
+            self.assertEqual({len(scores) for scores in row["scores"].values()}, {2})
+        table = (out / "heads_at_equal_compute.md").read_text(encoding="utf-8")
+        self.assertRegex(table, r"(?m)^\| MoH, 50% \| 2M \| 6G \|")
+        self.assertEqual((out / "heads_at_equal_compute.png").read_bytes()[:4], b"\x89PNG")
+        _, again = self.reproduce()
+        self.assertEqual([words for words in again if words[0] in ("train", "bench")], [])
+
+    def test_other_settings_in_the_same_folder_are_refused(self):
+        self.reproduce()
+        result, _ = self.reproduce("--", "optim.learning_rate=1e-3", code=1)
+        self.assertIn("has runs with other settings", result.stderr)
+
+
+if __name__ == "__main__":
+    support.main()
