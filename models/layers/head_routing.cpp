@@ -111,6 +111,7 @@ HeadRouter::HeadRouter(std::int64_t width, std::int64_t kv_heads, std::int64_t h
   options_.router = checked(options, kv_heads);
   if (!options.shared_heads.empty())
     order_ = head_order(options_.router.heads, options.shared_heads, placement.device);
+  add_balance_bias(placement);
   RouterWidths widths = router_widths(options_.router);
   if (options_.learn_shared_until > 0) {
     masks_ = std::make_unique<SharedMasks>(options_.router.heads, options_.router.num_shared,
@@ -121,6 +122,16 @@ HeadRouter::HeadRouter(std::int64_t width, std::int64_t kv_heads, std::int64_t h
   placement.dtype = router_dtype(options_.precision, placement.dtype);
   router_ = options_.kind->make({width, options_.router, widths}, placement);
   add_children_of(*router_);
+}
+
+void HeadRouter::add_balance_bias(Placement placement) {
+  const RouterOptions& router = options_.router;
+  if (options_.balance_bias == 0 || router.top_k == 0) return;
+  if (options_.learn_shared_until > 0)
+    throw ValueError(error_message("router", "balance_bias", "0 where shared heads are learned", "a rate"));
+  placement.dtype = accumulate_dtype(placement.dtype);
+  balance_bias_ = add_parameter("e_score_correction_bias", {router.routed()}, placement);
+  balance_bias_.set_requires_grad(false);
 }
 
 HeadRoutingOptions HeadRouter::options() const {
@@ -171,10 +182,12 @@ void HeadRouter::add_statistics(HeadChoice& choice, const RouterLogits& logits) 
   const Tensor& top = choice.routing.top;
   choice.two_stage = logits.type.defined();
   choice.refuses = top.defined() && logits.routed.defined() && top.dim(1) < logits.routed.dim(1);
-  if (!choice.two_stage && !choice.refuses) return;
-  choice.statistics = router_statistics(choice.refuses ? logits.routed.value() : Tensor(),
+  const bool has_margin = choice.refuses && !balance_bias_.defined();
+  if (!choice.two_stage && !has_margin) return;
+  choice.statistics = router_statistics(has_margin ? logits.routed.value() : Tensor(),
                                         choice.two_stage ? logits.type.value() : Tensor(),
-                                        choice.refuses ? top : Tensor(), options_.router.groups);
+                                        has_margin ? top : Tensor(), options_.router.groups);
+  if (choice.refuses && !has_margin) choice.statistics = choice.statistics.slice(0, 1);
 }
 
 /// Routing with masks that are drawn anew. They decide how many heads are routed; of these, as large a share
@@ -196,7 +209,7 @@ HeadChoice HeadRouter::masked_choice(const LayerInput& in, Generator& draws,
   if (dry_run()) choice.lists.longest = batch > 0 ? choice.lists.num_rows() / (batch * kv_heads_) : 0;
   choice.computed_heads = heads;
   choice.lists_of_heads = lists_of_heads(choice, to_compute);
-  choice.routing = {masked.gates, masked.balance, masked.selected, {}, {}, masked.load};
+  choice.routing = {masked.gates, masked.balance, masked.selected, {}, {}, masked.load, masked.load};
   if (options_.z_loss) choice.z_loss = router_z_loss(logits.routed);
   choice.heads_each = masked.heads_each;
   if (options_.top_k_anneal_until > 0) choice.top_k = masked.top_k;
@@ -217,9 +230,9 @@ HeadChoice HeadRouter::operator()(const LayerInput& in, const ForwardContext& co
   const RouterHeads heads = heads_of_pass(draws != nullptr);
   const RouterLogits logits = router_->logits(in, heads);
   HeadChoice choice;
-  choice.routing = route_heads(logits.shared, logits.routed, logits.type,
-                               now.kind->per_sample ? batch : batch * length, now.router, heads.order,
-                               context.forced_top_of(layer), device, context.balance_load_of(layer));
+  choice.routing = route_heads(
+      logits.shared, logits.routed, logits.type, now.kind->per_sample ? batch : batch * length, now.router,
+      heads.order, context.forced_top_of(layer), device, context.balance_load_of(layer), balance_bias());
   const Tensor to_compute = heads_to_compute(choice.routing, now);
   const bool all = !to_compute.shares_storage_with(choice.routing.selected);
   const Shape per_token{batch, length, now.query_heads()};
@@ -287,9 +300,10 @@ Variable scaled_heads(const Variable& heads, const Variable& scales) {
 }
 
 LayerRouting summarize(const HeadChoice& choice) {
-  return {choice.routing.balance, choice.routing.load, choice.z_loss, choice.computed_heads,
-          choice.gates.dim(2),    choice.heads_each,   choice.top_k,  choice.statistics,
-          choice.two_stage,       choice.refuses};
+  return {choice.routing.balance, choice.routing.load,        choice.z_loss,
+          choice.computed_heads,  choice.gates.dim(2),        choice.heads_each,
+          choice.top_k,           choice.statistics,          choice.two_stage,
+          choice.refuses,         choice.routing.balance_load};
 }
 
 }  // namespace moh

@@ -28,9 +28,11 @@ struct LayerRouting {
   /// is annealed, K, in units. Else undefined.
   Tensor heads_each = {}, top_k = {};
   /// router_statistics() of a training pass, with a margin if the router refuses heads, with a weight if it
-  /// has two stages; else undefined.
+  /// has two stages; else undefined. [1], the weight alone, where a bias takes part in the selection, which
+  /// has no margin in logits.
   Tensor statistics = {};
   bool two_stage = false, refuses = false;
+  Tensor balance_load = {};  ///< [E], Routing::balance_load
 };
 
 /// The result of attention, or of a layer with attention.
@@ -64,7 +66,10 @@ struct HeadChoice {
 /// The routing of one attention layer: logits of its Router, gates and selection by route_heads, pairs as its
 /// RoutingRule lays them out. Parameters are those of the Router. Where the shared heads are learned,
 /// SharedMasks adds its own; a training pass is then route_masked_heads, an evaluation the plain routing with
-/// the shared heads of the moment.
+/// the shared heads of the moment. With
+/// HeadRoutingOptions::balance_bias there is `e_score_correction_bias` [E] besides, named as in the released
+/// code of DeepSeek-V3: float32 (float64 in a float64 model), 0 at first, and no optimiser trains it
+/// (requires_grad() is false).
 class HeadRouter : public Module {
  public:
   /// Throws ValueError for head counts that contradict each other.
@@ -76,6 +81,8 @@ class HeadRouter : public Module {
   HeadChoice operator()(const LayerInput& in, const ForwardContext& context = {},
                         std::int64_t layer = 0) const;
 
+  /// The bias of the selection, [E]; undefined without HeadRoutingOptions::balance_bias or routed heads.
+  Tensor balance_bias() const { return balance_bias_.defined() ? balance_bias_.value() : Tensor(); }
   /// With the shared heads of the moment, if they are learned.
   HeadRoutingOptions options() const;
   /// See Model::set_progress.
@@ -87,6 +94,7 @@ class HeadRouter : public Module {
   /// The heads of the moment, where they are learned.
   RouterHeads learned_heads() const;
   RouterHeads heads_of_pass(bool draws) const;
+  void add_balance_bias(Placement placement);
   void add_statistics(HeadChoice& choice, const RouterLogits& logits) const;
   HeadChoice masked_choice(const LayerInput& in, Generator& draws, const Tensor& balance_load) const;
   /// Numbers of units for N rows, [N, U], as those of the heads of each token, [B, T, H].
@@ -100,6 +108,7 @@ class HeadRouter : public Module {
   double progress_ = 0;
   Tensor order_;  ///< head_order(); undefined where the first heads are shared
   std::unique_ptr<Router> router_;
+  Variable balance_bias_;
   std::unique_ptr<SharedMasks> masks_;  // null unless the shared heads are learned
   std::optional<RouterHeads> fixed_;    // since they were fixed: a captured step copies nothing from the host
 };

@@ -44,6 +44,9 @@ struct HeadRoutingOptions {
   /// How attention computes the pairs. For kWithinGroups router.groups is the number of KV heads, and as many
   /// heads of each are shared.
   RoutingKey rule = routings::kHeads;
+  /// If not 0, routed heads are selected by biased probabilities, and this is the step of the bias
+  /// (MohConfig::balance_bias).
+  double balance_bias = 0;
 
   std::int64_t query_heads() const { return router.heads * unit_heads; }
 };

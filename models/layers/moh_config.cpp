@@ -141,7 +141,7 @@ struct Check {
     if (moh.num_shared == PerLayer() && moh.top_k == PerLayer() && !moh.shared_heads.listed() &&
         moh.top_k_ratio == 0 && moh.active == PerLayer() && moh.routing == routings::kHeads &&
         moh.learn_shared_until == 0 && moh.top_k_anneal_until == 0 && moh.routed == RoutedRows::kQueries &&
-        moh.positions == HeadPositions::kSequence && moh.shared_window == 0)
+        moh.positions == HeadPositions::kSequence && moh.shared_window == 0 && moh.balance_bias == 0)
       return;
     faults.add({kRouter, kNumShared, kTopK},
                "a router for " + faults.key(kNumShared) + " and " + faults.key(kTopK), "none",
@@ -196,6 +196,19 @@ struct Check {
     }
   }
 
+  /// Checks how the heads are balanced, by a loss and by biases of the selection.
+  void check_balance() const {
+    constexpr std::string_view kBias = "moh.balance_bias", kLearned = "moh.learn_shared_until";
+    if (!(moh.balance_bias >= 0 && moh.balance_bias <= 1))
+      return faults.add({kBias}, "0 to 1", number_text(moh.balance_bias));
+    if (moh.learn_shared_until == 0) return;
+    if (moh.balance_bias > 0)
+      faults.add({kBias, kLearned}, "0 with " + faults.key(kLearned), number_text(moh.balance_bias),
+                 "which heads are routed changes while shared heads are learned");
+    if (moh.balance_loss == BalanceLoss::kCv)
+      faults.add({"moh.balance_loss", kLearned}, "code, paper or shares with " + faults.key(kLearned), "cv");
+  }
+
   void run() const {
     if (!moh.router->routes()) return check_dense();
     check_sources();
@@ -221,6 +234,7 @@ struct Check {
     check_routed_keys(moh, {of.heads.at(0), of.kv_heads}, faults);
     check_learned();
     check_anneal();
+    check_balance();
   }
 };
 
@@ -243,6 +257,7 @@ HeadRoutingOptions routing_of(const MohConfig& c, std::int64_t heads, std::int64
                              c.learn_shared_until,
                              c.top_k_anneal_until,
                              unit_heads};
+  options.balance_bias = c.balance_bias;
   if (kv_heads == 0) return options;
   options.rule = c.routing;
   options.router.groups = c.routing->parts(groups);

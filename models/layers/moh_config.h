@@ -72,6 +72,9 @@ struct MohConfig {
   BalanceScope balance_scope = BalanceScope::kMicroBatch;
   BalanceLayers balance_layers = BalanceLayers::kMean;
   double balance_weight = 0.01;  ///< factor of the load-balance loss, over the layers as balance_layers says
+  /// If not 0, loss-free balancing (arXiv 2408.15664): each routed head has a bias, which is added to its
+  /// probability for the selection, and which each step moves by this much towards an even load.
+  double balance_bias = 0;
   RouterPrecision router_precision = RouterPrecision::kSame;
   RouterInit router_init = RouterInit::kNormal;
   double z_loss_weight = 0;  ///< factor of the routers' z-loss, likewise

@@ -13,7 +13,7 @@ namespace {
 /// The parts of a layer's output besides tensors, and which of its tensors are defined.
 struct Form {
   bool routed = false, balance = false, load = false, z_loss = false, heads_each = false, top_k = false,
-       statistics = false, two_stage = false, refuses = false, expert_balance = false;
+       statistics = false, two_stage = false, refuses = false, balance_load = false, expert_balance = false;
   std::int64_t computed_heads = 0, heads = 0;
 };
 
@@ -31,6 +31,7 @@ Form form_of(const LayerOutput& output) {
   form.statistics = routing.statistics.defined();
   form.two_stage = routing.two_stage;
   form.refuses = routing.refuses;
+  form.balance_load = routing.balance_load.defined();
   return form;
 }
 
@@ -43,6 +44,7 @@ std::vector<Variable> as_variables(const LayerOutput& output, const Form& form) 
   if (form.heads_each) variables.emplace_back(output.routing->heads_each);
   if (form.top_k) variables.emplace_back(output.routing->top_k);
   if (form.statistics) variables.emplace_back(output.routing->statistics);
+  if (form.balance_load) variables.emplace_back(output.routing->balance_load);
   if (form.expert_balance) variables.push_back(output.expert_balance);
   return variables;
 }
@@ -58,6 +60,7 @@ LayerOutput from_variables(const std::vector<Variable>& outputs, const Form& for
     if (form.heads_each) routing.heads_each = (next++)->value();
     if (form.top_k) routing.top_k = (next++)->value();
     if (form.statistics) routing.statistics = (next++)->value();
+    if (form.balance_load) routing.balance_load = (next++)->value();
     routing.two_stage = form.two_stage;
     routing.refuses = form.refuses;
     routing.computed_heads = form.computed_heads;

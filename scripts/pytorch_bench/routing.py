@@ -75,7 +75,8 @@ def common_limits(model):
             ("moh.router", moh["router"], ("none", "learned"), "none or learned"),
             ("moh.shared_heads", moh["shared_heads"], ("first",), "first"),
             ("moh.gate_scaling", moh["gate_scaling"], ("code",), "code"),
-            ("moh.balance_loss", moh["balance_loss"], ("code",), "code")]
+            ("moh.balance_loss", moh["balance_loss"], ("code",), "code"),
+            ("moh.balance_bias", moh.get("balance_bias", 0), (0,), "0")]
 
 
 def require(expected):

@@ -349,14 +349,22 @@ def state_of(checkpoint):
     return {**state, "trainer.json": trainer}
 
 
-def read_tensors(path):
-    """The float32 tensors of a safetensors file, by name, as flat arrays."""
+def stored_shapes(path):
+    """name -> (type, shape) of the tensors of a safetensors file."""
+    data = path.read_bytes()
+    (header_size,) = struct.unpack("<Q", data[:8])
+    header = json.loads(data[8:8 + header_size])
+    return {name: (entry["dtype"], entry["shape"]) for name, entry in header.items() if name != "__metadata__"}
+
+
+def read_tensors(path, ending=""):
+    """The tensors of a safetensors file whose names end so, which are float32, by name, as flat arrays."""
     data = path.read_bytes()
     (header_size,) = struct.unpack("<Q", data[:8])
     header = json.loads(data[8:8 + header_size])
     tensors = {}
     for name, entry in header.items():
-        if name == "__metadata__":
+        if name == "__metadata__" or not name.endswith(ending):
             continue
         assert entry["dtype"] == "F32", f"{name} is {entry['dtype']}"
         begin, end = entry["data_offsets"]

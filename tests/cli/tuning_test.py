@@ -119,6 +119,50 @@ class Annealing(Tuning):
         self.assertAlmostEqual(found["loss"], recorded, places=9)
 
 
+class Biases(Tuning):
+    SETTINGS = {"model.moh.balance_bias": 0.05, "model.moh.balance_weight": 0, "train.steps": 9, "checkpoint.every": 3,
+                "log.every": 1, "eval.every": 3, "ema.decay": 0.5}
+
+    def biases(self, run):
+        tensors = {}
+        for path in self.newest(run).glob("model*.safetensors"):
+            tensors.update(support.read_tensors(path, ".e_score_correction_bias"))
+        return tensors
+
+    def test_a_resumed_run_has_the_same_bits_and_its_biases(self):
+        for precision in ("float32", "bfloat16"):
+            with self.subTest(precision=precision):
+                settings = {**self.SETTINGS, "precision": precision}
+                self.train(settings, "output.dir=whole", "--overwrite")
+                shutil.rmtree(self.folder / "run", ignore_errors=True)
+                self.cut("whole", "run", 3)
+                self.train(settings, "output.dir=run", "--resume")
+                self.assert_same_state("whole", "run")
+                biases = self.biases("whole")
+                self.assertEqual(len(biases), 2)
+                for name, values in biases.items():
+                    # Nine steps of 0.05 up and down, in float32 whatever the precision of the weights is.
+                    for value in values:
+                        self.assertAlmostEqual(value / 0.05, round(value / 0.05), places=4, msg=name)
+                    self.assertTrue(any(values), name)
+
+    def test_evaluations_select_by_the_biases(self):
+        self.train(self.SETTINGS, "output.dir=run")
+        recorded = self.rows("run", "eval")[-1]["loss"]
+        found = json.loads(self.moh("eval", "--checkpoint", "run", "--json").splitlines()[-1])
+        self.assertAlmostEqual(found["loss"], recorded, places=9)
+
+    def test_margins_in_logits_are_not_reported(self):
+        self.train(self.SETTINGS, "output.dir=run")
+        self.assertNotIn("router_margin", self.rows("run")[0])
+        self.assertIn("routed_weight", self.rows("run")[0])
+        self.assertIn("dead_heads", self.rows("run")[0])
+
+    def test_what_has_no_biases_is_refused(self):
+        self.refused("train", self.config({**DENSE, "model.moh.balance_bias": 0.001}), says=["model.moh.router: expected a router for"])
+        self.refused("train", self.config({"model.moh.balance_bias": -1}), says=["model.moh.balance_bias: expected", "found -1"])
+
+
 class Distillation(Tuning):
     def setUp(self):
         super().setUp()

@@ -30,13 +30,14 @@ std::shared_ptr<const LanguageData> prompts_and_responses() {
   return data;
 }
 
-/// With dropout, routed heads, a balance loss and a moving average of the weights.
+/// With dropout, routed heads, a balance loss, biases of the selection and a moving average of the weights.
 RunConfig run_with(std::int64_t accumulate, bool graph) {
   RunConfig config = small_run();
   config.train.accumulate = accumulate;
   config.ema.decay = 0.9;
   config.cuda_graph = graph;
   model_of(config).moh.balance_weight = 0.1;
+  model_of(config).moh.balance_bias = 0.01;
   return config;
 }
 
@@ -104,6 +105,7 @@ TEST_CASE("sim: inside KV groups, too, a captured step has the bits of one that 
     LlamaConfig& model = model_of(config);
     model.kv_heads = model.heads / 2;
     model.moh.routing = routings::kWithinGroups;
+    model.moh.balance_loss = BalanceLoss::kCv;
     model.moh.num_shared = 0;
     model.moh.top_k = model.kv_heads;
     return config;

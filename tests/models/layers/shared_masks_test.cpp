@@ -252,6 +252,10 @@ TEST_CASE("shared masks: configurations that contradict them are refused") {
   CHECK(refusal([](MohConfig& moh) {
           moh.shared_heads.every = {0, 1};
         }) == "moh.shared_heads: first, as these heads are learned in training");
+  CHECK(refusal([](MohConfig& moh) { moh.balance_bias = 0.001; }) ==
+        "moh.balance_bias: 0 with moh.learn_shared_until");
+  CHECK(refusal([](MohConfig& moh) { moh.balance_loss = BalanceLoss::kCv; }) ==
+        "moh.balance_loss: code, paper or shares with moh.learn_shared_until");
   CHECK(refusal([](MohConfig& moh) { moh.num_shared = 0; }) ==
         "moh.num_shared: 1 to 3 heads of which to learn which");
   CHECK(refusal([](MohConfig& moh) { moh.top_k = 1; }) == "moh.top_k: one of moh.top_k and its ratio");

@@ -39,7 +39,7 @@ inline constexpr std::tuple kEnumNames{
     EnumNames<HeadPositions>{{"sequence", "head"}},
     EnumNames<AttentionGate>{{"none", "head", "element"}},
     EnumNames<GateScaling>{{"code", "paper"}},  // kBinary: RouterType::binary_gates
-    EnumNames<BalanceLoss>{{"code", "paper", "shares"}},
+    EnumNames<BalanceLoss>{{"code", "paper", "shares", "cv"}},
     EnumNames<BalanceScope>{{"micro_batch", "global"}},
     EnumNames<BalanceLayers>{{"mean", "sum"}},
     EnumNames<RouterInit>{{"normal", "zeros"}},

@@ -395,8 +395,10 @@ Section describe(MohConfig& c) {
        "Form of the load-balance loss of a layer, with P_i the mean probability of routed head i, f_i the "
        "share of tokens that select it, and E the number of routed heads. `code`: E sum P_i f_i, which is "
        "`top_k` if balanced. `paper`: sum P_i f_i, which is `top_k` / E if balanced. `shares`: E sum P_i "
-       "f_i / `top_k`, which is 1 if balanced (MoA). If only `gate_scaling` is given, its value holds here, "
-       "too.")
+       "f_i / `top_k`, which is 1 if balanced (MoA). `cv`: the squared coefficient of variation of the "
+       "heads' "
+       "importance, sums of the gates of the selected heads as shares of a token, which is 0 if balanced. If "
+       "only `gate_scaling` is given, its value holds here, too.")
       .of_training();
   s.field(
        "balance_scope", c.balance_scope,
@@ -410,6 +412,11 @@ Section describe(MohConfig& c) {
           "layer (MoA).")
       .of_training();
   s.field("balance_weight", c.balance_weight, at_least(0), "Weight of the load-balance loss.").of_training();
+  s.field("balance_bias", c.balance_bias, from_up_to(0, 1),
+          "If not 0, loss-free balancing: each routed head has a bias, which is added to its probability for "
+          "the selection and not for the gates. After each step the bias of a head with less than the mean "
+          "load of the step, over all micro-batches and processes, rises by this much, and that of one with "
+          "more falls by it. With or without the load-balance loss, which `balance_weight: 0` turns off.");
   s.field("router_precision", c.router_precision,
           "Element type of the matrices of `learned` routers: the `same` as the rest of the model, or "
           "`float32` in a bfloat16 run. Logits, gates and the selection are computed in float32 either way.");

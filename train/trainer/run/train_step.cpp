@@ -85,6 +85,7 @@ TrainStep::TrainStep(Task& task, AdamW& optimizer, const RunConfig& config, Comm
       replicas_(make_replicas(task.model(), optimizer, config, processes)),
       part_(replicas_->part()),
       own_micro_batches_(config.train.accumulate / part_.processes),
+      biases_(task.model()),
       length_(length_of(config, task.steps_per_epoch())) {
   if (config.ema.decay > 0) average_.emplace(optimizer, AverageDecay{config.ema.decay, config.ema.warmup});
   micro_batch_ = zeros({2}, DType::kInt64, config.device);
@@ -264,12 +265,20 @@ Tensor TrainStep::update_parameters(const Tensor& losses) {
   return optimizer_.update(losses);
 }
 
+/// Moves the biases of the selection by losses_and_numbers_of_all().
+void TrainStep::update_biases(const Tensor& all, const Tensor& go) const {
+  if (biases_.empty()) return;
+  const std::int64_t count = config_.train.accumulate, width = all.numel() / count - 1;
+  biases_.update(all.slice(count, all.numel()).reshape({count, width}), *layout_, go);
+}
+
 /// The end of a step: what follows from all its gradients and losses.
 void TrainStep::update() {
   const ProfilePhaseScope phase(ProfilePhase::kOptimizer);
   const Tensor all = losses_and_numbers_of_all();
   const Tensor outcome = update_parameters(all.slice(0, config_.train.accumulate));
   if (average_) average_->update(outcome.slice(1, 2));
+  update_biases(all, outcome.slice(1, 2));
   const std::int64_t count = outcome.numel() + all.numel();
   if (!numbers_.defined() || numbers_.numel() != count)
     numbers_ = empty({count}, DType::kFloat64, config_.device);

@@ -14,6 +14,7 @@
 #include "train/trainer/optim/adamw.h"
 #include "train/trainer/optim/fused_update.h"
 #include "train/trainer/optim/weight_average.h"
+#include "train/trainer/run/balance_biases.h"
 #include "train/trainer/run/replicas.h"
 #include "train/trainer/run/step_graphs.h"
 #include "train/trainer/run/step_loads.h"
@@ -45,6 +46,9 @@ struct StepReport {
 /// Where the load-balance loss is over the whole step (BalanceScope::kGlobal), and that has several
 /// micro-batches, a forward pass of each without gradients comes first, and tells the loads (StepLoads): the
 /// loss is linear in the probabilities, and its gradient needs of the other micro-batches nothing but these.
+///
+/// Biases of the selection (MohConfig::balance_bias) follow the update, from the loads that all micro-batches
+/// of all processes report (BalanceBiases).
 ///
 /// With config.optim.adamw.fused_update parameters are updated within the backward pass (FusedUpdate).
 ///
@@ -121,6 +125,7 @@ class TrainStep {
   void keep(const MicroBatchLoss& loss);
   Tensor losses_and_numbers_of_all();
   Tensor update_parameters(const Tensor& losses);
+  void update_biases(const Tensor& all, const Tensor& go) const;
   void update();
 
   Task& task_;
@@ -132,6 +137,7 @@ class TrainStep {
   StepPart part_;
   std::int64_t own_micro_batches_;
   std::optional<StepLoads> loads_;  // counts_loads_first()
+  BalanceBiases biases_;
   std::function<void()> before_update_ = [] {};
   RunLength length_;
   /// int64, on the device: the number of the micro-batch among this process's of the step, and that of its

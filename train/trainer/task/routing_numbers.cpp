@@ -67,7 +67,7 @@ std::vector<Tensor> loads_of_layers(const Model& model, std::span<const LayerRou
   std::vector<Tensor> loads;
   auto next = routing.begin();
   for (const HeadRouter* const router : model.routers())
-    loads.push_back(router != nullptr ? (next++)->load : Tensor());
+    loads.push_back(router != nullptr ? (next++)->balance_load : Tensor());
   return loads;
 }
 
@@ -104,11 +104,12 @@ std::vector<NamedNumber> routing_numbers(std::span<const LayerRouting> routing,
     return layer.statistics.defined() && layer.two_stage ? layer.statistics.slice(0, 1) : Tensor();
   });
   add_of_layers("router_margin", kLayer, [](const LayerRouting& layer) {
-    return layer.statistics.defined() && layer.refuses ? layer.statistics.slice(1, 2) : Tensor();
+    const bool has_margin = layer.refuses && layer.statistics.defined() && layer.statistics.numel() == 2;
+    return has_margin ? layer.statistics.slice(1, 2) : Tensor();
   });
   std::int64_t number = 0;
   for (const LayerRouting& layer : routing) {
-    numbers.push_back({.key = "head_load",
+    numbers.push_back({.key = kHeadLoad,
                        .kind = kRow,
                        .value = layer.load,
                        .layer = number++,

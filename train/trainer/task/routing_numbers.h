@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <span>
+#include <string_view>
 #include <vector>
 
 #include "models/layers/moh_config.h"
@@ -22,7 +23,8 @@ Variable add_routing_losses(const Variable& task_loss, const Variable& balance,
 /// Whether the load-balance loss needs the loads of a step of `micro_batches` before its first backward pass
 /// (MohConfig::balance_scope).
 bool counts_loads_first(const MohConfig& moh, std::int64_t micro_batches);
-/// The loads of a model's attention layers, of which `routing` has those with a router; undefined for others.
+/// Routing::balance_load of a model's attention layers, of which `routing` has those with a router; undefined
+/// for others.
 std::vector<Tensor> loads_of_layers(const Model& model, std::span<const LayerRouting> routing);
 
 /// A routed head is dead in a step whose tokens select it less often than this share of an even load, K / E.
@@ -36,6 +38,9 @@ struct ReportedLosses {
   Variable expert_balance;  ///< load-balance loss of mixtures of feed-forward networks
   Variable distill;         ///< divergence from the teacher
 };
+
+/// The key of the loads of a layer's routed heads.
+inline constexpr std::string_view kHeadLoad = "head_load";
 
 /// The statistics of routed heads of a micro-batch, for tasks of all families: "distill_loss" (a sum over
 /// micro-batches), "balance_loss", "expert_balance_loss", "activated_heads" (the share of heads whose

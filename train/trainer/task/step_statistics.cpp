@@ -118,6 +118,16 @@ StepStatistics NumberLayout::statistics(std::int64_t items, std::int64_t micro_b
   return step.result(items);
 }
 
+std::optional<std::int64_t> NumberLayout::column_of(std::string_view key, std::int64_t layer) const {
+  std::size_t column = 0;
+  for (const Entry& entry : entries_) {
+    if (entry.number.key == key && entry.number.layer == layer && entry.count > 0)
+      return static_cast<std::int64_t>(column);
+    column += entry.count;
+  }
+  return std::nullopt;
+}
+
 std::vector<Tensor> values_of(std::span<const NamedNumber> numbers) {
   std::vector<Tensor> values;
   for (const NamedNumber& number : numbers) {

@@ -69,6 +69,9 @@ class NumberLayout {
   /// `numbers`, by micro-batch.
   StepStatistics statistics(std::int64_t items, std::int64_t micro_batches,
                             std::span<const double> numbers) const;
+  /// The column, in the packed numbers of a micro-batch, at which the value of `key` begins for a layer;
+  /// nothing if it has none.
+  std::optional<std::int64_t> column_of(std::string_view key, std::int64_t layer) const;
 
  private:
   struct Entry {

@@ -92,8 +92,9 @@ class MicroBatch {
   /// TrainingStep::load() and set_targets() put into device memory, and the generator.
   MicroBatchLoss loss(Generator& generator) const { return data_->loss(generator); }
   /// The loads of the micro-batch, for a load-balance loss over the whole step: of each attention layer the
-  /// share of its tokens that select each routed head, as in a following loss() with the same random numbers;
-  /// undefined where no head is routed. Captured as loss() is.
+  /// share of its tokens that select each routed head, or what else its loss takes for f
+  /// (Routing::balance_load), as in a following loss() with the same random numbers; undefined where no head
+  /// is routed. Captured as loss() is.
   std::vector<Tensor> head_loads(Generator& generator) const { return data_->head_loads(generator); }
 
  private:

@@ -100,7 +100,7 @@ TEST_CASE("run config: every enumerator has a name") {
   CHECK(names_of(RecomputeLevel()).size() == static_cast<std::size_t>(RecomputeLevel::kLayer) + 1);
   CHECK(names_of(GateScaling()).size() == static_cast<std::size_t>(GateScaling::kPaper) + 1);
   CHECK(names_of(RouterPrecision()).size() == static_cast<std::size_t>(RouterPrecision::kFloat32) + 1);
-  CHECK(names_of(BalanceLoss()).size() == static_cast<std::size_t>(BalanceLoss::kShares) + 1);
+  CHECK(names_of(BalanceLoss()).size() == static_cast<std::size_t>(BalanceLoss::kCv) + 1);
   CHECK(names_of(StraightThrough()).size() == static_cast<std::size_t>(StraightThrough::kAll) + 1);
   CHECK(names_of(HeadRule()).size() == static_cast<std::size_t>(HeadRule::kLossIncrease) + 1);
   CHECK(names_of(NewRows()).size() == static_cast<std::size_t>(NewRows::kZeros) + 1);

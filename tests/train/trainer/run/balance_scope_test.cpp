@@ -31,7 +31,7 @@ RunConfig language() {
   model.heads = 4;
   model.kv_heads = 2;
   model.max_positions = 16;
-  model.moh = {.router = routers::kLearned, .num_shared = 1, .top_k = 1};
+  model.moh = {.router = routers::kLearned, .num_shared = 1, .top_k = 2};
   language_run(run).data.sequence_length = 16;
   return run;
 }
@@ -69,13 +69,15 @@ struct Step {
 
 /// The step of `accumulate` micro-batches. The weight of the balance loss is large, so that its gradient is
 /// no rounding beside the task's.
-Step step_of(RunConfig run, std::int64_t accumulate, BalanceScope scope) {
+Step step_of(RunConfig run, std::int64_t accumulate, BalanceScope scope,
+             BalanceLoss form = BalanceLoss::kCode) {
   run.train.batch_size = kSamples / accumulate;
   run.train.accumulate = accumulate;
   run.optim.adamw.clip_grad_norm = 0;
   MohConfig& moh = *run.family->moh();
   moh.balance_weight = 1;
   moh.balance_scope = scope;
+  moh.balance_loss = form;
   const Family& family = family_of(run);
   const std::unique_ptr<Task> task =
       family.make_task(run, family.open_data(run, DataUse::kSynthetic), make_initialised_model(family, run));
@@ -119,18 +121,19 @@ TEST_CASE("train: a balance loss over the whole step does not depend on how its 
                                                  {"vit", pictures(ImageArchitecture::kVit)},
                                                  {"transnext", pictures(ImageArchitecture::kTransNext)},
                                                  {"diffusion", diffusion()}}));
-  INFO(name);
-  const Step whole = step_of(run, 1, BalanceScope::kMicroBatch);
+  const BalanceLoss form = GENERATE(BalanceLoss::kCode, BalanceLoss::kCv);
+  INFO(name << (form == BalanceLoss::kCv ? ", cv" : ", code"));
+  const Step whole = step_of(run, 1, BalanceScope::kMicroBatch, form);
   CHECK(whole.balance > 0);
   for (const std::int64_t accumulate : {1, 2, 8}) {
     INFO(accumulate << " micro-batches");
-    const Step step = step_of(run, accumulate, BalanceScope::kGlobal);
+    const Step step = step_of(run, accumulate, BalanceScope::kGlobal, form);
     CHECK(step.loss == Approx(whole.loss).epsilon(1e-6));
     CHECK(step.balance == Approx(whole.balance).epsilon(1e-5));
     CHECK(difference(step, whole) < 1e-4);
   }
   // Or equal gradients would show nothing.
-  const Step apart = step_of(run, 8, BalanceScope::kMicroBatch);
+  const Step apart = step_of(run, 8, BalanceScope::kMicroBatch, form);
   CHECK(apart.balance > (1 + 2e-4) * whole.balance);
   CHECK(difference(apart, whole) > 1e-2);
 }

@@ -194,7 +194,8 @@ void check_routing_keys(const ConfigJson& json) {
   constexpr std::string_view kKnown[] = {
       "moh_router",       "moh_shared_heads",     "moh_active_heads",   "moh_gate_scaling",
       "moh_two_stage",    "moh_straight_through", "moh_balance_weight", "moh_shared_heads_index",
-      "moh_balance_loss", "moh_routing",          "moh_router_dtype",   "moh_attention_gate"};
+      "moh_balance_loss", "moh_routing",          "moh_router_dtype",   "moh_attention_gate",
+      "moh_balance_bias"};
   for (const std::string& key : json.keys()) {
     if (key.starts_with("moh_") && std::ranges::count(kKnown, key) == 0)
       json.unsupported(key, "no such key", json.shown(key), "a newer moh may read it");
@@ -237,6 +238,9 @@ MohConfig read_routing(const ConfigJson& json, const LlamaConfig& model) {
   moh.balance_weight = json.number_or("moh_balance_weight", moh.balance_weight);
   if (!(moh.balance_weight >= 0))
     json.damaged("moh_balance_weight", "0 or more", json.shown("moh_balance_weight"));
+  moh.balance_bias = json.number_or("moh_balance_bias", moh.balance_bias);
+  if (!(moh.balance_bias >= 0 && moh.balance_bias <= 1))
+    json.damaged("moh_balance_bias", "0 to 1", json.shown("moh_balance_bias"));
   return moh;
 }
 

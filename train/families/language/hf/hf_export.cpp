@@ -152,6 +152,7 @@ void add_routing(const LlamaConfig& model, OrderedJson& json) {
   json["moh_straight_through"] = name_of(moh.straight_through);
   json["moh_balance_loss"] = name_of(moh.balance_loss);
   json["moh_balance_weight"] = moh.balance_weight;
+  if (moh.balance_bias > 0) json["moh_balance_bias"] = moh.balance_bias;
   if (moh.router_precision == RouterPrecision::kFloat32) json[std::string(kRouterDtype)] = kRouterFloat32;
 }
 

@@ -119,6 +119,7 @@ TEST_CASE("hf export: an exported MoH model that was changed by hand is checked"
   }
   CHECK_THAT(refused_export<CheckpointError>("moh_balance_weight", -1),
              Contains("expected 0 or more, found -1"));
+  CHECK_THAT(refused_export<CheckpointError>("moh_balance_bias", -1), Contains("expected 0 to 1, found -1"));
   CHECK_THAT(refused_export<ConfigError>("moh_capacity", 1.5),
              Contains("moh_capacity: expected no such key, found 1.5; a newer moh may read it"));
   CHECK_THAT(refused_export<CheckpointError>("moh_shared_heads_index", {{0, 1, 2}}),

@@ -149,6 +149,11 @@ std::vector<SampleModel> sample_models() {
                                             m.moh.gate_scaling = GateScaling::kPaper;
                                             m.moh.two_stage = false;
                                           })},
+      {"learned_balanced", changed(learned(3, 2),
+                                   [](LlamaConfig& m) {
+                                     m.moh.balance_loss = BalanceLoss::kCv;
+                                     m.moh.balance_bias = 0.01;
+                                   })},
       {"learned_listed", changed(learned(3, 2),
                                  [](LlamaConfig& m) {
                                    m.moh.shared_heads.every = {1, 4, 6};
@@ -162,6 +167,8 @@ std::vector<SampleModel> sample_models() {
                                         [](LlamaConfig& m) {
                                           m.kv_heads = 2;
                                           m.moh.routing = routings::kWithinGroups;
+                                          m.moh.balance_loss = BalanceLoss::kCv;
+                                          m.moh.balance_bias = 0.01;
                                         })},
       {"query_norm_within_groups_listed", changed(moh_model(kQueryNorm, 2, 4),
                                                   [](LlamaConfig& m) {

@@ -11,7 +11,7 @@ ATTENTION_GATES = ("none", "head", "element")
 ROUTERS = ("none", "learned", "query_norm")
 ROUTINGS = ("heads", "groups", "within_groups")
 GATE_SCALINGS = ("code", "paper")
-BALANCE_LOSSES = ("code", "paper", "shares")
+BALANCE_LOSSES = ("code", "paper", "shares", "cv")
 STRAIGHT_THROUGH = ("none", "selected", "all")
 ROUTER_DTYPES = (None, "float32")
 ROPE_TYPES = ("default", "linear", "llama3", "yarn", "dynamic")
@@ -43,9 +43,11 @@ class MohLlamaConfig(PretrainedConfig):
     moh_gate_scaling      of "learned": "code", as the released code (gates of about 1), or "paper" (their sum is 1 at most).
     moh_two_stage         of "learned": weigh shared against routed heads, token by token.
     moh_straight_through  of "query_norm": gates of which heads pass gradients on to the router.
-    moh_balance_loss      "code": E sum P_i f_i, "paper": without E, "shares": E sum P_i f_i / K. None: as the scaling
-                          of "learned", else "code".
+    moh_balance_loss      "code": E sum P_i f_i, "paper": without E, "shares": E sum P_i f_i / K, "cv": the squared
+                          coefficient of variation of the heads' importance. None: as the scaling of "learned", else "code".
     moh_balance_weight    of the load-balance loss, which joins the loss in training.
+    moh_balance_bias      above 0: the routed heads are selected by biased probabilities. It is the step by which moh moves the
+                          biases in training; in Python they stay as they are.
     moh_router_dtype      "float32": the routers' weights keep this type in a model of another. None: they have the model's.
     """
 
@@ -84,6 +86,7 @@ class MohLlamaConfig(PretrainedConfig):
         moh_straight_through="selected",
         moh_balance_loss=None,
         moh_balance_weight=0.01,
+        moh_balance_bias=0.0,
         moh_router_dtype=None,
         tie_word_embeddings=False,
         **kwargs,
@@ -117,6 +120,7 @@ class MohLlamaConfig(PretrainedConfig):
         form = moh_balance_loss or (moh_gate_scaling if moh_router == "learned" else "code")
         self.moh_balance_loss = one_of("moh_balance_loss", form, BALANCE_LOSSES)
         self.moh_balance_weight = moh_balance_weight
+        self.moh_balance_bias = moh_balance_bias
         self.moh_router_dtype = one_of("moh_router_dtype", moh_router_dtype, ROUTER_DTYPES)
         super().__init__(tie_word_embeddings=tie_word_embeddings, **kwargs)
 

@@ -115,8 +115,15 @@ def rotate(x, cos, sin):
 
 
 def balance_loss(probabilities, selected, form, groups):
-    """sum_i P_i f_i over the tokens ("paper"), times E ("code"), over K ("shares"); the mean of that of each group of heads."""
+    """sum_i P_i f_i over the tokens ("paper"), times E ("code"), over K ("shares"), or the squared coefficient of variation of
+    the mean softmax over a token's selected heads ("cv"); the mean of that of each group of heads. probabilities and selected
+    [B, T, E], the former softmaxes of each group."""
     experts = probabilities.shape[-1]
+    if form == "cv":
+        gates = (selected * probabilities).unflatten(-1, (groups, -1))
+        gates = gates / gates.sum(-1, keepdim=True).clamp_min(torch.finfo(gates.dtype).tiny)
+        importance = gates.flatten(0, -3).mean(0)
+        return (importance.var(-1, correction=0) / importance.mean(-1).square()).mean()
     mean = probabilities.reshape(-1, experts).mean(0)
     load = selected.reshape(-1, experts).mean(0)
     if form == "shares":
@@ -128,7 +135,8 @@ class HeadRouter(nn.Module):
     """Gates of all heads for every token, in float32. Its weights belong to the attention layer by name, as in the paper's
     released code, each only where it is needed: wg [E, D] routed heads, wg_0 [2, D] shared against routed, wg_1 [S, D]
     shared heads. Where groups are routed, its heads are KV heads, whose gate is that of all query heads of theirs. Where heads
-    are routed within groups, as many are kept of each; probabilities and gates are those of the layer all the same."""
+    are routed within groups, as many are kept of each; probabilities and gates are those of the layer all the same. With
+    moh_balance_bias the heads are selected by probabilities plus e_score_correction_bias [E]; gates come from the former."""
 
     def __init__(self, config, layer):
         super().__init__()
@@ -150,6 +158,8 @@ class HeadRouter(nn.Module):
         self.place = [order.index(h) for h in range(len(order))]  # of each head in [shared, routed]
 
     def add_weights(self, attention, config):
+        if config.moh_balance_bias > 0 and self.kept > 0:
+            attention.register_buffer("e_score_correction_bias", torch.zeros(len(self.routed), dtype=torch.float32))
         if self.kind != "learned":
             return
         shared, width = len(self.shared), config.hidden_size
@@ -168,8 +178,11 @@ class HeadRouter(nn.Module):
             logits = self.query_norms(q) if self.kind == "query_norm" else logits_of(attention.wg, x)
             probabilities = logits.softmax(-1)
             in_groups = logits.unflatten(-1, (self.groups, -1))
+            scores = in_groups
+            if hasattr(attention, "e_score_correction_bias"):
+                scores = (probabilities + attention.e_score_correction_bias.float()).unflatten(-1, (self.groups, -1))
             # Stable, so that of equal logits the first head is kept.
-            top = in_groups.argsort(dim=-1, descending=True, stable=True)[..., : self.kept // self.groups]
+            top = scores.argsort(dim=-1, descending=True, stable=True)[..., : self.kept // self.groups]
             selected = torch.zeros_like(in_groups).scatter(-1, top, 1.0).flatten(-2)
             routed = self.routed_gates(probabilities, selected)
             balance = balance_loss(in_groups.softmax(-1).flatten(-2), selected, self.form, self.groups)
@@ -417,8 +430,8 @@ class MohLlamaForCausalLM(PreTrainedModel, GenerationMixin):
         super().__init__(config)
         self.model = Decoder(config)
         self.lm_head = nn.Linear(config.hidden_size, config.vocab_size, bias=False)
-        if config.moh_router_dtype == "float32":
-            self._keep_in_fp32_modules_strict = ["wg", "wg_0", "wg_1"]
+        routers = ["wg", "wg_0", "wg_1"] if config.moh_router_dtype == "float32" else []
+        self._keep_in_fp32_modules_strict = [*routers, "e_score_correction_bias"]
         self.post_init()
 
     def _init_weights(self, module):
