@@ -1,7 +1,10 @@
 """moh analyze: what a trained model's heads do, as tables and as JSON."""
 
+import array
 import json
+import math
 import signal
+import struct
 
 import support
 
@@ -138,9 +141,76 @@ class Analyze(support.MohTest):
         report = self.report("data=words.txt")
         self.assertAlmostEqual(report["layers"][0]["similarity"]["outputs"]["matrix"][0][0], 1, delta=1e-5)
 
+    def dumped(self, *arguments, run="run"):
+        """Metadata, and name -> (type, shape, values), of a dump."""
+        self.analyze("--dump", "dump.safetensors", "--overwrite", *arguments, run=run)
+        data = (self.folder / "dump.safetensors").read_bytes()
+        self.assertFalse([path.name for path in self.folder.iterdir() if "parts" in path.name])
+        (size,) = struct.unpack("<Q", data[:8])
+        header = json.loads(data[8:8 + size])
+        codes = {"F32": "f", "U8": "B", "I32": "i", "I64": "q", "BF16": "H"}
+        tensors = {}
+        for name, entry in header.items():
+            if name != "__metadata__":
+                begin, end = entry["data_offsets"]
+                values = array.array(codes[entry["dtype"]], data[8 + size + begin:8 + size + end])
+                self.assertEqual(len(values), math.prod(entry["shape"]))
+                tensors[name] = (entry["dtype"], entry["shape"], values)
+        return header["__metadata__"], tensors
+
+    def test_a_dump_has_what_the_report_counts(self):
+        self.train()
+        # 13 sequences of 32 tokens, in batches of the run: all are in the dump.
+        report = self.report("data=digits.txt", "--max-tokens", "400")
+        for more in ((), ("train.batch_size=3",), ("threads=2",)):
+            metadata, tensors = self.dumped("data=digits.txt", "--max-tokens", "400", "--dump-sequences", "99",
+                                            "--dump-layers", "1", *more)
+            self.assertEqual(metadata["sequences"], "13")
+            self.assertEqual(metadata["layers"], "2")
+            self.assertEqual(metadata["family"], "llama")
+            self.assertTrue(metadata["model"].endswith("step_00000008"))
+            self.assertEqual(set(tensors), {"tokens", "sources", *(f"layers.{i}.{kind}" for i in (0, 1) for kind in ("gates", "selected")),
+                                            *(f"layers.1.{kind}" for kind in ("x", "q", "k", "v", "heads"))})
+            self.assertEqual(tensors["layers.1.x"][:2], ("F32", [13, 32, 32]))
+            self.assertEqual(tensors["layers.1.heads"][1], [13, 32, HEADS, 8])
+            self.assertEqual(tensors["tokens"][:2], ("I64", [13, 32]))
+            for number, layer in enumerate(report["layers"]):
+                (_, shape, gates), (_, _, selected) = (tensors[f"layers.{number}.{kind}"] for kind in ("gates", "selected"))
+                self.assertEqual(shape, [13, 32, HEADS])
+                for head in range(HEADS):
+                    self.assertAlmostEqual(sum(selected[head::HEADS]) / (13 * 32), layer["load"][head], delta=1e-6)
+                    kept = [gate for gate, on in zip(gates[head::HEADS], selected[head::HEADS]) if on]
+                    self.assertAlmostEqual(sum(kept) / len(kept), layer["gate_mean"][head], delta=1e-5)
+                self.assertTrue(all(gate == 0 for gate, on in zip(gates, selected) if not on))
+
+    def test_a_dump_ends_after_its_sequences_and_keeps_their_type(self):
+        self.train({"precision": "bfloat16"})
+        _, whole = self.dumped("data=digits.txt", "--dump-sequences", "5", "--dump-layers", "0,1")
+        metadata, part = self.dumped("data=digits.txt", "--dump-sequences", "3", "--dump-layers", "1,0")
+        self.assertEqual(metadata["sequences"], "3")
+        for name, (dtype, shape, values) in part.items():
+            self.assertEqual(shape[0], 3, name)
+            self.assertEqual(list(values), list(whole[name][2][:len(values)]), name)
+            self.assertEqual(dtype == "BF16", name.rsplit(".")[-1] in ("x", "q", "k", "v", "heads"), name)
+
+    def test_a_dump_of_a_dense_model_has_chosen_layers(self):
+        self.train(support.DENSE)
+        self.assert_says(self.analyze("--dump", "d.safetensors", code=support.CONFIG_ERROR),
+                         "--dump: expected a model with routers, found a dense model", "name layers by --dump-layers")
+        _, tensors = self.dumped("data=words.txt", "--dump-layers", "0")
+        self.assertEqual(set(tensors), {"tokens", "sources", *(f"layers.0.{kind}" for kind in ("x", "q", "k", "v", "heads"))})
+
     def test_what_will_not_do(self):
         self.train()
         refused = {
+            ("--dump-layers", "0"): (support.CONFIG_ERROR, "--dump-layers: expected --dump FILE with it"),
+            ("--dump", "d.safetensors", "--dump-layers", "0,2"):
+                (support.CONFIG_ERROR, "--dump-layers: expected numbers from 0 to 1, each once, found 2"),
+            ("--dump", "d.safetensors", "--dump-layers", "1,1"): (support.CONFIG_ERROR, "found 1 twice"),
+            ("--dump", "d.safetensors", "--dump-sequences", "0"):
+                (support.CONFIG_ERROR, "--dump-sequences: expected 1 or more, found 0"),
+            ("--dump", "words.txt"): (support.CONFIG_ERROR, "--dump words.txt: expected a path that does not exist"),
+            ("--dump", "no/such/folder/x.safetensors"): (support.STORAGE_ERROR, "no/such/folder"),
             ("--source", "words"): (support.CONFIG_ERROR, "--source: expected NAME=PATH, found 'words'"),
             ("--source", "=words.txt"): (support.CONFIG_ERROR, "expected NAME=PATH"),
             ("--source", "a=words.txt", "--source", "a=digits.txt"):
@@ -177,7 +247,7 @@ class Analyze(support.MohTest):
         before = {path.name for path in self.folder.iterdir()}
         for number, name in ((signal.SIGINT, "SIGINT"), (signal.SIGTERM, "SIGTERM")):
             run = support.Running(self, "analyze", "--checkpoint", "run", "data=long.txt", "--max-tokens", "0", "--out",
-                                  "heads.json")
+                                  "heads.json", "--dump", "dump.safetensors")
             run.read_until("analyze: sources 1")
             run.send(number)
             self.assertEqual(run.wait(), 130, run.output)

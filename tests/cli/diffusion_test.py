@@ -243,7 +243,14 @@ class Diffusion(support.MohTest):
         self.moh("train", "run.yaml")
         self.assert_says(self.moh("plan", "run.yaml"), "parameters")
         self.moh("bench", "step", "run.yaml", "--steps", "1", "--warmup", "0")
-        self.moh("analyze", "--checkpoint", "run", "--out", "heads.json")
+        self.moh("analyze", "--checkpoint", "run", "--out", "heads.json", "--dump", "heads.safetensors",
+                 "--dump-sequences", "2", "--dump-layers", "0")
+        dumped = support.stored_shapes(self.folder / "heads.safetensors")
+        batch, tokens, heads = dumped["layers.0.gates"][1]
+        self.assertEqual(batch, 2)
+        self.assertEqual(dumped["layers.0.selected"], ("U8", [2, tokens, heads]))
+        self.assertEqual(dumped["layers.0.q"][1][:3], [2, tokens, heads])
+        self.assertEqual(dumped["layers.0.heads"], dumped["layers.0.q"])
         self.assert_says((self.folder / "heads.json").read_text(), "steps 0 to 249", "steps 750 to 999")
 
     def test_bench_draws_presets_and_files_beside_a_configuration(self):

@@ -205,7 +205,8 @@ class Images(support.MohTest):
 
     def test_heads_are_analysed_by_class(self):
         self.moh("train", "drawn.yaml", "train.epochs=1", "schedule.warmup_epochs=0")
-        output = self.moh("analyze", "--checkpoint", "run", "--out", "heads.json")
+        output = self.moh("analyze", "--checkpoint", "run", "--out", "heads.json", "--dump", "heads.safetensors",
+                          "--dump-sequences", "3", "--dump-layers", "0,2")
         self.assert_says(output, "disc", "3 of 3 images", "load in layer 2, by source")
         report = json.loads((self.folder / "heads.json").read_text())
         self.assertEqual(report["unit"], "images")
@@ -214,6 +215,14 @@ class Images(support.MohTest):
         routed = report["layers"][2]
         for source in routed["by_source"]:
             self.assertAlmostEqual(sum(source["load"]), 3, places=4)  # one shared, two of three routed
+        # 8 x 8 tokens in the first stage, 4 x 4 in the second; the scores of a TransNeXt are no products of q and k.
+        dumped = support.stored_shapes(self.folder / "heads.safetensors")
+        self.assertEqual(dumped["sources"], ("I32", [3]))
+        self.assertEqual({name: shape for name, (_, shape) in dumped.items() if name.startswith("layers.0.")},
+                         {"layers.0.gates": [3, 64, 2], "layers.0.selected": [3, 64, 2], "layers.0.x": [3, 64, 24],
+                          "layers.0.heads": [3, 64, 2, 12]})
+        self.assertEqual(dumped["layers.2.selected"], ("U8", [3, 16, 4]))
+        self.assertEqual(dumped["layers.2.x"], ("F32", [3, 16, 48]))
 
     def test_a_step_is_measured(self):
         step = json.loads(self.moh("bench", "step", "drawn.yaml", "--random-data", "--steps", "2", "--json"))

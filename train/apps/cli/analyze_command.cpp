@@ -36,6 +36,9 @@ struct AnalyzeArgs : CheckpointArgs {
   AnalyzeOptions options;
   std::string out;  ///< JSON file; empty: none
   bool overwrite = false;
+  std::string dump;  ///< safetensors file; empty: none
+  std::int64_t dump_sequences = 16;
+  std::vector<std::int64_t> dump_layers;
 };
 
 /// The command line, split into overrides of the run and inputs to analyse.
@@ -102,6 +105,40 @@ std::string describe(const AnalyzeProgress& progress, const std::string& unit, d
          " layers";
 }
 
+/// Checks the options of a dump, whose layers the model has.
+void check_dump(const AnalyzeArgs& args, const Model& model, const Communicator& processes) {
+  if (args.dump.empty() && !args.dump_layers.empty())
+    throw ConfigError(error_message("--dump-layers", "", "--dump FILE with it", "none"));
+  if (args.dump.empty()) return;
+  if (processes.size() > 1)
+    throw ConfigError(error_message("--dump", "", "one process", std::to_string(processes.size())));
+  if (args.dump_sequences < 1)
+    throw ConfigError(
+        error_message("--dump-sequences", "", "1 or more", std::to_string(args.dump_sequences)));
+  const auto layers = static_cast<std::int64_t>(model.routing().size());
+  for (auto layer = args.dump_layers.begin(); layer != args.dump_layers.end(); ++layer) {
+    const bool twice = std::find(args.dump_layers.begin(), layer, *layer) != layer;
+    if (*layer >= 0 && *layer < layers && !twice) continue;
+    throw ConfigError(error_message("--dump-layers", "",
+                                    "numbers from 0 to " + std::to_string(layers - 1) + ", each once",
+                                    std::to_string(*layer) + (twice ? " twice" : "")));
+  }
+  if (args.dump_layers.empty() && !is_routed(model))
+    throw ConfigError(error_message("--dump", "", "a model with routers", "a dense model, which has no gates",
+                                    "name layers by --dump-layers"));
+  require_replaceable("--dump", args.dump, args.overwrite);
+}
+
+WeightFile::Metadata dump_metadata(const HeadReport& report, std::string_view family) {
+  std::string sources;
+  for (const AnalyzedSource& source : report.sources)
+    sources += (sources.empty() ? "" : "\n") + printable(source.name);
+  return {{"model", report.checkpoint},
+          {"family", std::string(family)},
+          {"layers", std::to_string(report.layers.size())},
+          {"source_names", sources}};
+}
+
 int analyze_in(const AnalyzeArgs& args, const Families& families, StopSignal& stop, Communicator& processes) {
   const std::shared_ptr<Console> console = console_of(processes, STDERR_FILENO);
   start_logging(console);
@@ -111,7 +148,10 @@ int analyze_in(const AnalyzeArgs& args, const Families& families, StopSignal& st
       load_model(args.checkpoint, families, inputs.settings, ConfigUse::kModel, processes, args.config);
   begin_together(loaded.config, processes, options_of(args));
   require_same_model(loaded, processes);
+  check_dump(args, *loaded.model, processes);
   // Created before the analysis, so that a path that cannot be written is reported at once.
+  std::optional<HeadDump> dump;
+  if (!args.dump.empty()) dump.emplace(args.dump, args.dump_sequences, args.dump_layers);
   std::optional<DurableFile> file;
   if (!args.out.empty() && processes.is_rank0()) file.emplace(args.out);
   stop.defer();
@@ -130,7 +170,8 @@ int analyze_in(const AnalyzeArgs& args, const Families& families, StopSignal& st
     });
     return !stop.requested();
   };
-  std::optional<HeadReport> report = analyze_heads(*loaded.model, analysis, show, processes);
+  std::optional<HeadReport> report =
+      analyze_heads(*loaded.model, analysis, show, processes, dump ? &*dump : nullptr);
   line.finish();
   if (!report) {
     log_info("analyze: stopped by " + std::string(stop.name()) + "; nothing was written");
@@ -141,6 +182,10 @@ int analyze_in(const AnalyzeArgs& args, const Families& families, StopSignal& st
   if (file) {
     file->write(to_json(*report));
     file->commit();
+  }
+  if (dump) {
+    dump->write(dump_metadata(*report, loaded.model->family()));
+    log_info("analyze: " + printable(args.dump) + ": sequences " + std::to_string(dump->sequences()));
   }
   std::cout << "checkpoint       " << printable_path(report->checkpoint) << '\n';
   write_tables(std::cout, *report);
@@ -180,7 +225,18 @@ void add_analyze(const Commands& commands) {
       ->allow_extra_args(false);
   command.add_option("--text", options.text, "Also show the selected heads of each token of this text");
   command.add_option("--out", args.out, "Write the complete report to this file")->type_name("FILE.json");
-  command.add_flag("--overwrite", args.overwrite, "Replace an existing file of --out");
+  command
+      .add_option("--dump", args.dump,
+                  "Write gates and selections of all layers to this file, for Python (docs/analyze.md)")
+      ->type_name("FILE.safetensors");
+  command.add_option("--dump-sequences", args.dump_sequences, "Sequences, or images, of --dump");
+  command
+      .add_option("--dump-layers", args.dump_layers,
+                  "Layers of which --dump has x, queries, keys, values and head outputs, too, as 0,5")
+      ->delimiter(',')
+      ->default_str("")
+      ->allow_extra_args(false);
+  command.add_flag("--overwrite", args.overwrite, "Replace existing files of --out and --dump");
   command.footer(
       R"(Without data=PATH and --source, the data that the run held out are used. docs/analyze.md explains the numbers,
 scripts/plot_heads.py draws them. Ctrl-C ends it with exit code 130 and nothing written.

@@ -18,6 +18,20 @@ void check_options(const AnalyzeOptions& options) {
   }
 }
 
+/// Two observers, one after the other; the second may be null.
+class BothObservers : public AttentionObserver {
+ public:
+  BothObservers(AttentionObserver& first, AttentionObserver* second) : first_(first), second_(second) {}
+  void observe(const AttentionTrace& trace) override {
+    first_.observe(trace);
+    if (second_ != nullptr) second_->observe(trace);
+  }
+
+ private:
+  AttentionObserver& first_;
+  AttentionObserver* second_;
+};
+
 /// Records the selected heads of each token.
 class SelectionKeeper : public AttentionObserver {
  public:
@@ -95,10 +109,11 @@ std::vector<std::int32_t> ids_of(const std::vector<ShownToken>& tokens) {
 class Run {
  public:
   Run(const Model& model, const AnalysisInputs& inputs, const AnalyzeProgressCallback& progress,
-      Communicator& processes)
+      Communicator& processes, HeadDump* dump)
       : inputs_(inputs),
         progress_(progress),
         processes_(processes),
+        dump_(dump),
         layers_(layer_heads_of(model.routing())) {
     report_.model = inputs.model;
     report_.unit = inputs.unit;
@@ -138,8 +153,10 @@ class Run {
     AnalysisPass pass = inputs_.pass(index);
     const Tensor inputs = pass.inputs;
     const auto tokens = static_cast<std::int64_t>(pass.sources.size());
+    if (dump_ != nullptr) dump_->begin(pass);
     analysis.begin(std::move(pass));
-    inputs_.forward(inputs, {.observer = &analysis});
+    BothObservers observers(analysis, dump_);
+    inputs_.forward(inputs, {.observer = &observers});
     return tokens;
   }
 
@@ -155,6 +172,7 @@ class Run {
   const AnalysisInputs& inputs_;
   const AnalyzeProgressCallback& progress_;
   Communicator& processes_;
+  HeadDump* dump_;
   std::vector<LayerHeads> layers_;
   HeadReport report_;
 };
@@ -168,7 +186,8 @@ std::vector<double> LayerReport::routed_load(const HeadUse& of) const {
 }
 
 std::optional<HeadReport> analyze_heads(const Model& model, const AnalysisInputs& inputs,
-                                        const AnalyzeProgressCallback& progress, Communicator& processes) {
+                                        const AnalyzeProgressCallback& progress, Communicator& processes,
+                                        HeadDump* dump) {
   check_options(inputs.options);
   if (processes.size() > inputs.num_passes) {
     throw ValueError(error_message(
@@ -176,7 +195,8 @@ std::optional<HeadReport> analyze_heads(const Model& model, const AnalysisInputs
         std::to_string(processes.size()), "start fewer, or analyse more inputs"));
   }
   const NoGrad no_grad;
-  return Run(model, inputs, progress, processes).run();
+  MOH_CHECK(dump == nullptr || processes.size() == 1, "a dump is of one process");
+  return Run(model, inputs, progress, processes, dump).run();
 }
 
 }  // namespace moh

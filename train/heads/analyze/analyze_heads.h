@@ -11,6 +11,7 @@
 #include "models/model.h"
 #include "train/comm/communicator.h"
 #include "train/heads/analyze/head_analysis.h"
+#include "train/heads/analyze/head_dump.h"
 #include "train/trainer/task/analysis_inputs.h"
 
 namespace moh {
@@ -64,10 +65,11 @@ using AnalyzeProgressCallback = std::function<bool(const AnalyzeProgress&)>;
 /// options out of range or for more processes than passes, NumericError when head outputs are not finite.
 ///
 /// Several processes take the passes in turns; the callback of any of them stops all. The report is that of
-/// process 0: in the others it is incomplete. It differs from that of one process by rounding.
+/// process 0: in the others it is incomplete. It differs from that of one process by rounding. With a `dump`,
+/// which only one process can have, it observes the passes, too.
 std::optional<HeadReport> analyze_heads(const Model& model, const AnalysisInputs& inputs,
                                         const AnalyzeProgressCallback& progress,
-                                        Communicator& processes = one_process());
+                                        Communicator& processes = one_process(), HeadDump* dump = nullptr);
 
 /// The report as one JSON object (docs/analyze.md) and a newline.
 std::string to_json(const HeadReport& report);
