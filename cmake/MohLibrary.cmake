@@ -39,6 +39,7 @@ set(MOH_PUBLIC_HEADERS
   ops/loss/soft_cross_entropy.h
   ops/loss/top1.h
   ops/moh/head_router.h
+  ops/moh/head_sequences.h
   ops/moh/router_options.h
   ops/norm/group_norm.h
   ops/norm/layer_norm.h
@@ -50,12 +51,14 @@ set(MOH_PUBLIC_HEADERS
   models/diffusion/dit.h
   models/diffusion/dit_config.h
   models/forward_context.h
+  models/layers/attention_gate.h
   models/layers/head_routing.h
   models/layers/head_routing_options.h
   models/layers/layer_norm.h
   models/layers/linear.h
   models/layers/moh_attention.h
   models/layers/moh_config.h
+  models/layers/output_gate.h
   models/layers/registry.h
   models/layers/rms_norm.h
   models/layers/router.h
@@ -65,6 +68,7 @@ set(MOH_PUBLIC_HEADERS
   models/llm/llama.h
   models/llm/llama_config.h
   models/llm/llama_presets.h
+  models/llm/routed_keys.h
   models/model.h
   models/module.h
   models/vision/transnext.h

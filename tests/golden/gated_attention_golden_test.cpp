@@ -75,12 +75,12 @@ void check_language(const Json& file, const Json& golden_case) {
 }
 
 void check_vision(const Json& file, const Json& golden_case) {
-  const MohAttention layer({.width = file["width"],
-                            .heads = file["heads"],
-                            .head_dim = file["head_dim"],
-                            .routing = {},
-                            .gate = gate_of(golden_case)},
-                           Placement(DType::kFloat64));
+  MohAttentionOptions options;
+  options.width = file["width"];
+  options.heads = file["heads"];
+  options.head_dim = file["head_dim"];
+  options.gate = gate_of(golden_case);
+  const MohAttention layer(options, Placement(DType::kFloat64));
   check_layer(layer, file, golden_case, [&](const Variable& x) { return layer.forward(x).y; });
 }
 

@@ -163,15 +163,15 @@ TEST_CASE("condition router: families whose samples have no condition refuse it 
   const MohConfig moh{.router = routers::kCondition, .num_shared = 2, .top_k = 2};
   LlamaConfig llama;
   llama.moh = moh;
-  CHECK(faults_of(llama) ==
-        std::vector<std::string>{
-            "model.moh.router: one of none, learned, query_norm, condition; condition reads the condition of "
-            "a sample, which only diffusion transformers have"});
+  CHECK(faults_of(llama) == std::vector<std::string>{"model.moh.router: one of none, learned, query_norm, "
+                                                     "static, condition; condition reads the condition of "
+                                                     "a sample, which only diffusion transformers have"});
   VitConfig vit;
   vit.moh = moh;
   CHECK(faults_of(vit) ==
-        std::vector<std::string>{"model.moh.router: one of none, learned, condition; condition reads the "
-                                 "condition of a sample, which only diffusion transformers have"});
+        std::vector<std::string>{
+            "model.moh.router: one of none, learned, static, condition; condition reads the "
+            "condition of a sample, which only diffusion transformers have"});
   CHECK(faults_of(conditioned()).empty());
   DitConfig masked = conditioned();
   masked.moh.learn_shared_until = 0.5;

@@ -238,8 +238,8 @@ TEST_CASE("moh_attention: selections can be imposed") {
 }
 
 TEST_CASE("moh_attention: routers that look at queries are refused") {
-  CHECK_THROWS_WITH(
-      make_layer(routers::kQueryNorm),
-      "moh_attention: router: expected one of none, learned, condition, found query_norm; query_norm reads "
-      "the queries, which these models project after the routing");
+  CHECK_THROWS_WITH(make_layer(routers::kQueryNorm),
+                    "moh_attention: router: expected one of none, learned, condition, static, found "
+                    "query_norm; query_norm reads "
+                    "the queries, which these models project after the routing");
 }

@@ -313,7 +313,7 @@ TEST_CASE("transnext: configurations and images that do not fit are refused") {
   CHECK(refusal([](TransNextConfig& c) { c.window = 4; }) == "model.window: an odd number from 1 to 15");
   CHECK(refusal([](TransNextConfig& c) { c.drop_path = 1; }) == "model.drop_path: 0 or more, below 1");
   CHECK(refusal([](TransNextConfig& c) { c.moh.router = routers::kQueryNorm; }) ==
-        "model.moh.router: one of none, learned");
+        "model.moh.router: one of none, learned, static");
   CHECK(refusal([](TransNextConfig& c) {
           c.moh.top_k = PerLayer({0, 1, 3});
         }) == "model.moh.top_k: at most 2, the heads that are not shared");

@@ -96,7 +96,7 @@ TEST_CASE("bench: a decode record as JSON is one line, and one of a table") {
   options.active = {0.5};
   const Row row = rows_of(options).front();
   CHECK(row.json().find('\n') == row.json().size() - 1);
-  CHECK(nlohmann::json::parse(row.json()).size() == 23);
+  CHECK(nlohmann::json::parse(row.json()).size() == 25);
   CHECK(row.table_head() ==
         "context  router      routing  active  tokens/s  ms/token  spread  /dense  attention ms  spread  "
         "/dense\n");

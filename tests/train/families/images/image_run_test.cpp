@@ -52,10 +52,11 @@ TEST_CASE("image run: a model's faults are reported at the keys that users write
       run_error("model:\n  architecture: vit\n  image_size: 100\n  vit: {patch_size: 16}\n"),
       Catch::Contains(
           "a.yaml:5:21: model.vit.patch_size: expected a divisor of model.image_size (100), found 16"));
-  CHECK_THAT(run_error("model:\n  architecture: vit\n  moh: {router: query_norm}\n"),
-             Catch::Contains(
-                 "model.moh.router: expected one of none, learned, found query_norm; query_norm reads the "
-                 "queries, which these models project after the routing"));
+  CHECK_THAT(
+      run_error("model:\n  architecture: vit\n  moh: {router: query_norm}\n"),
+      Catch::Contains(
+          "model.moh.router: expected one of none, learned, static, found query_norm; query_norm reads the "
+          "queries, which these models project after the routing"));
   CHECK_THAT(run_error("model: {architecture: vit}\ndata: {image_size: 50}\n"),
              Catch::Contains("data.image_size: expected a multiple of model.vit.patch_size (16), found 50"));
   CHECK_THAT(run_error("model: {transnext: {dims: 24}}\n"),

@@ -27,9 +27,17 @@ struct Shipped {
   double activated;         ///< percent of the heads
 };
 constexpr Shipped kRows[] = {
-    {"paper", 49910548, 75.29},          {"ablations", 49910548, 75.29}, {"deit", 22050664, 100},
-    {"cifar10_transnext_dense", 0, 100}, {"cifar10_moh_75", 0, 75},      {"cifar10_moh_50", 0, 50},
-    {"cifar10_vit_dense", 0, 100},       {"cifar10_vit_moh_75", 0, 75},  {"quickstart", 0, 75},
+    {"paper", 49910548, 75.29},
+    {"ablations", 49910548, 75.29},
+    {"deit", 22050664, 100},
+    {"cifar10_transnext_dense", 0, 100},
+    {"cifar10_moh_75", 0, 75},
+    {"cifar10_moh_50", 0, 50},
+    {"cifar10_vit_dense", 0, 100},
+    {"cifar10_vit_moh_75", 0, 75},
+    {"quickstart", 0, 75},
+    {"cifar10_vit_dense_6", 0, 100},
+    {"cifar10_transnext_dense_42", 0, 100},
 };
 
 RunConfig load(const std::string& name) {
