@@ -30,7 +30,7 @@ enum class BalanceLoss {
 };
 
 /// Heads of one attention layer: `num_shared` are active for every token, of the E = heads - num_shared
-/// routed ones each token keeps the `top_k` with the largest logits; with kBinary that may be none. The router's order has the shared heads
+/// routed ones each token keeps the `top_k` with the largest logits. The router's order has the shared heads
 /// first, then the routed ones; head_order() maps it to the heads of the layer.
 ///
 /// With G = `groups` the routed heads are G equal parts of that order in succession, and of each a token
@@ -41,7 +41,7 @@ enum class BalanceLoss {
 struct RouterOptions {
   std::int64_t heads = 0;
   std::int64_t num_shared = 0;
-  std::int64_t top_k = 0;
+  std::int64_t top_k = 0;  ///< with kBinary also 0 of several routed heads
   GateScaling scaling = GateScaling::kCode;
   bool two_stage = true;         ///< weigh shared against routed heads by the type logits; otherwise equally
   bool straight_through = true;  ///< kBinary: pass gate gradients to the routed logits

@@ -122,7 +122,7 @@ def run_of(arguments, row, seed, steps, dense, data):
     begun = branch_of(row, steps)
     length, every = length_of(row, steps, dense) - begun, spacing(steps)
     source = folder_of(arguments, head_forms.DENSE, seed) / f"checkpoints/step_{begun:08d}"
-    further = (f"init.from={source}",) if begun else ()
+    further = (f"init.from={source}", *row.form.start) if begun else ()
     # The dense model keeps the checkpoints that others begin from.
     kept = ("checkpoint.keep_last=1000",) if row.form is head_forms.DENSE else ()
     settings = (*row.settings, *data, *schedule_of(steps), *further, *kept, f"train.steps={length}", f"checkpoint.every={every}", f"seed={seed}")

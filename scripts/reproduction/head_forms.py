@@ -26,6 +26,7 @@ class Form:
     settings: callable
     kv_share: int = 1
     begins: float = 0  # if not 0, the training goes on from the dense form's checkpoint after this share of its steps
+    start: tuple = ()  # settings of such a training, which no cost depends on
 
 
 def base_of(moh, config, settings):
@@ -80,8 +81,8 @@ FORMS = (
     Form("MoH, 50%", moh(0.5)),
     Form("MoH, 50%, without a balance loss", moh(0.5, "model.moh.balance_weight=0")),
     Form("half of the heads, by importance, for all tokens",
-         lambda base: ("model.moh.router=static", f"model.moh.num_shared={count(base.heads, 0.5)}", "model.moh.shared_heads=loss_increase"),
-         begins=0.5),
+         lambda base: ("model.moh.router=static", f"model.moh.num_shared={count(base.heads, 0.5)}"), begins=0.5,
+         start=("model.moh.shared_heads=loss_increase",)),
     Form("gated attention, a gate for each head", lambda base: ("model.attention_gate=head",)),
     Form("gated attention, a gate for each element", lambda base: ("model.attention_gate=element",)),
     Form("routed keys and values, 50%", moh(0.5, *ROUTED_KEYS, shared=0)),

@@ -32,8 +32,7 @@ class Forms(support.MohTest):
         dense = moh.plan(support.MOH, CONFIG, [f"data.train={text}"])
         for form in forms:
             with self.subTest(form=form.name):
-                settings = [setting.replace("loss_increase", "first") for setting in head_forms.settings_of(form, base)]
-                plan = moh.plan(support.MOH, CONFIG, [*settings, f"data.train={text}"])
+                plan = moh.plan(support.MOH, CONFIG, [*head_forms.settings_of(form, base), f"data.train={text}"])
                 share = 0.75 if "75%" in form.name else 0.5 if "50%" in form.name or "for all tokens" in form.name else 1
                 self.assertAlmostEqual(plan["activated_heads"], share, delta=1e-9)
                 if form is not head_forms.DENSE:
