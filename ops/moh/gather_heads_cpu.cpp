@@ -1,21 +1,8 @@
-#include "core/cpu_isa.h"
-#include "ops/cpu/elementwise.h"
-#include "ops/cpu/reduce.h"
 #include "ops/moh/gather_heads_kernels.h"
+#include "ops/moh/head_rows_cpu.h"
 
 namespace moh {
 namespace {
-
-/// to = factor * from over a head.
-template <class T>
-[[gnu::always_inline]] inline void scale_row(const T* from, Acc<T> factor, T* to, std::int64_t d) {
-  for_vectors_in<Acc<T>>(0, d, [=](auto at) { at.store(to, factor * at.load(from)); });
-}
-
-template <class T>
-[[gnu::always_inline]] inline void clear_row(T* to, std::int64_t d) {
-  __builtin_memset(static_cast<void*>(to), 0, static_cast<std::size_t>(d) * sizeof(T));
-}
 
 /// Calls with_slot(head, slot) or without_slot(head) for every head, in parallel; both are counted through
 /// all tokens.
@@ -65,23 +52,13 @@ void GatherHeadsKernels<Backend, T>::scatter(const T* y, const Acc<T>* gates, T*
 template <class Backend, class T>
 void GatherHeadsKernels<Backend, T>::scatter_backward(const T* dx, const T* y, const Acc<T>* gates, T* dy,
                                                       Acc<T>* d_gates, const SlotShape& shape) {
-  using A = Acc<T>;
   const std::int64_t d = shape.head_dim;
   for_each_head(
       shape,
       [=](std::int64_t head, std::int64_t slot) {
-        const T *from = dx + head * d, *output = y + slot * d;
-        T* const to = dy + slot * d;
-        const A gate = gates[head];
-        Vec<A> sum{};
-        for_vectors_in<A>(0, d, [&](auto at) {
-          const Vec<A> gradient = at.load(from);
-          sum += gradient * at.load(output);
-          at.store(to, gate * gradient);
-        });
-        d_gates[head] = sum_lanes<A>(sum);
+        d_gates[head] = gated_row_backward(dx + head * d, y + slot * d, gates[head], dy + slot * d, d);
       },
-      [=](std::int64_t head) { d_gates[head] = A(0); });
+      [=](std::int64_t head) { d_gates[head] = Acc<T>(0); });
 }
 
 template struct GatherHeadsKernels<cpu::MOH_ISA, float>;

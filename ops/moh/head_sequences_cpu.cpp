@@ -1,6 +1,4 @@
-#include "core/cpu_isa.h"
-#include "ops/cpu/elementwise.h"
-#include "ops/cpu/reduce.h"
+#include "ops/moh/head_rows_cpu.h"
 #include "ops/moh/head_sequences_kernels.h"
 
 namespace moh {
@@ -19,11 +17,6 @@ template <class Visit, class WithoutPair>
       }
     }
   });
-}
-
-template <class T>
-[[gnu::always_inline]] inline void clear_row(T* to, std::int64_t d) {
-  __builtin_memset(static_cast<void*>(to), 0, static_cast<std::size_t>(d) * sizeof(T));
 }
 
 }  // namespace
@@ -46,10 +39,7 @@ void PairRowKernels<Backend, T>::scatter(const T* y, const Acc<T>* gates, T* x, 
   for_each_row(
       of,
       [=](std::int64_t row, std::int64_t pair) {
-        const Acc<T> gate = gates ? gates[pair] : Acc<T>(1);
-        const T* from = y + row * d;
-        T* const to = x + pair * d;
-        for_vectors_in<Acc<T>>(0, d, [=](auto at) { at.store(to, gate * at.load(from)); });
+        scale_row(y + row * d, gates ? gates[pair] : Acc<T>(1), x + pair * d, d);
       },
       [](std::int64_t) {});
 }
@@ -57,21 +47,11 @@ void PairRowKernels<Backend, T>::scatter(const T* y, const Acc<T>* gates, T* x, 
 template <class Backend, class T>
 void PairRowKernels<Backend, T>::scatter_backward(const T* dx, const T* y, const Acc<T>* gates, T* dy,
                                                   Acc<T>* d_gates, const PairRows& of) {
-  using A = Acc<T>;
   const std::int64_t d = of.head_dim;
   for_each_row(
       of,
       [=](std::int64_t row, std::int64_t pair) {
-        const T *from = dx + pair * d, *output = y + row * d;
-        T* const to = dy + row * d;
-        const A gate = gates[pair];
-        Vec<A> sum{};
-        for_vectors_in<A>(0, d, [&](auto at) {
-          const Vec<A> gradient = at.load(from);
-          sum += gradient * at.load(output);
-          at.store(to, gate * gradient);
-        });
-        d_gates[pair] = sum_lanes<A>(sum);
+        d_gates[pair] = gated_row_backward(dx + pair * d, y + row * d, gates[pair], dy + row * d, d);
       },
       [=](std::int64_t row) { clear_row(dy + row * d, d); });
 }
