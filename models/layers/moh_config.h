@@ -91,7 +91,7 @@ HeadRoutingOptions routing_of(const MohConfig& config, std::int64_t heads, std::
 /// meaning. within_groups needs the groups of a layer.
 MohConfig spelt_out(const MohConfig& config, std::int64_t layers, QueryGroups groups = {});
 
-/// What check() knows of a model's layers, and where users set it.
+/// A model's layers as far as check() knows them, and where users set them.
 struct RoutedLayers {
   std::int64_t layers = 0;
   PerLayer heads;  ///< of each layer; with routing: groups, KV heads

@@ -31,7 +31,7 @@ class OutputGate : public Module {
 struct GatedProjection {
   NamedParameter gate, projection;
 };
-/// Those of all gated layers, with their names in parameters().
+/// Matrices of all gated layers, with their names in parameters().
 std::vector<GatedProjection> gated_projections(const Model& model);
 
 /// Gives gates that are added to a trained model the values with which it computes what it did: the gates'

@@ -11,7 +11,7 @@
 
 namespace moh {
 
-/// What a layer has for its router.
+/// Inputs that a layer has for its router.
 struct LayerInput {
   Variable x;               ///< [B, T, D], the layer's input after its norm
   Variable queries = {};    ///< [B, T, H, d] before the rotary embedding, for RouterType::reads_queries
@@ -77,12 +77,12 @@ std::unique_ptr<Router> make_router(const RouterSizes& sizes, Placement placemen
 
 using RouterKey = Registered<RouterType>;
 
-/// What the layers of a family have for routers, besides their input.
+/// Inputs that the layers of a family have for routers, besides their own.
 struct RouterSources {
   bool queries = false, condition = false;
 };
 
-/// What routers of these sources leave to be desired; empty if the type can be used. "query_norm reads the
+/// Why a layer with these sources cannot have the type; empty if it can. "query_norm reads the
 /// queries, which ..."
 std::string why_unreadable(const RouterType& type, RouterSources sources);
 /// The names of the registered types that can be used: "none, learned".

@@ -39,7 +39,7 @@ Variable attend_lists(const Variable& q, const Variable& k, const Variable& v, c
                       const AttentionOptions& options);
 Tensor decode_lists(const CachedAttention& in, const HeadChoice& choice, const AttentionOptions& options);
 
-/// What a router keeps or leaves of a layer, and how attention computes it: `model.moh.routing` is its name.
+/// A rule of what a router keeps of a layer, and how attention computes it: `model.moh.routing` is its name.
 /// Functions are never null.
 struct RoutingRule {
   std::string_view name;
@@ -66,7 +66,7 @@ struct RoutingRule {
   /// Attention of the pairs, as attend() of models/layers/head_routing.h.
   Variable (*attend)(const Variable& q, const Variable& k, const Variable& v, const HeadChoice& choice,
                      const AttentionOptions& options) = &attend_lists;
-  /// The same over a cache, without gradients: [B, T, H, d].
+  /// Attention over a cache, without gradients: [B, T, H, d].
   Tensor (*decode)(const CachedAttention& in, const HeadChoice& choice,
                    const AttentionOptions& options) = &decode_lists;
 

@@ -133,7 +133,7 @@ void check_rope_scaling(const LlamaConfig& model, ConfigFaults& faults) {
     faults.add({kKind, "head_dim"}, "another kind with a head_dim of 2", "dynamic");
 }
 
-/// What goes together with keys and values of the selected heads alone.
+/// Settings that go together with keys and values of the selected heads alone.
 void check_head_sequences(const LlamaConfig& c, ConfigFaults& faults) {
   const std::string routed = faults.key("moh.routed") + ": queries_keys_values";
   if (std::ranges::any_of(c.sliding_window.each, [](std::int64_t window) { return window != 0; }) ||

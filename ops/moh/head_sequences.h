@@ -6,7 +6,7 @@
 
 namespace moh {
 
-/// What the rows of a head see, and how their positions are counted.
+/// Windows of the rows of a head, and how their positions are counted.
 struct HeadSequenceOptions {
   /// As in AttentionOptions: rows see those of their own document alone.
   Tensor document_starts = {};

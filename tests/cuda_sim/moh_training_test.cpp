@@ -20,7 +20,7 @@ namespace {
 
 constexpr std::int64_t kBatch = 2, kTokens = 40;
 
-/// Of each 4 heads one is shared and 1 of the others is kept.
+/// A model that shares one of each 4 heads and keeps 1 of the others.
 LlamaConfig small_model(RouterKey router) {
   LlamaConfig c{.vocab_size = 19,
                 .layers = 2,
