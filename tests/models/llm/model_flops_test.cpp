@@ -139,7 +139,7 @@ TEST_CASE("llama: on a GPU all heads are projected") {
 TEST_CASE("llama: FLOPs with routed keys are those of each head's own sequence") {
   LlamaConfig config = routed(small_model(), routers::kLearned, 0, 2), lists = config;
   config.moh.routed = RoutedRows::kQueriesKeysValues;
-  // Of 8 tokens a head has 4: 10 pairs, in place of half of the 36; (K / H)^2 of longer sequences.
+  // A head has 4 of 8 tokens: 10 pairs, in place of half of the 36; (K / H)^2 of longer sequences.
   const double of_pair = 3 * 3 * 4 * (4 * 2);
   for (const Device device : {kCpu, kGpu})
     CHECK(flops(lists, 3, 8, device) - flops(config, 3, 8, device) == of_pair * (18 - 10));

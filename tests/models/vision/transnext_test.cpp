@@ -52,7 +52,7 @@ TEST_CASE("transnext: presets have the published parameter counts, to the last u
     std::int64_t parameters;
     double activated;  // percent
   };
-  // What blocks of width D lose with a head of 24: rows of q, k and v with their biases, columns of the
+  // Blocks of width D lose with a head of 24 rows of q, k and v with their biases, columns of the
   // output projection, and what a head has beside them, in a window or in full attention.
   const auto lost = [](std::int64_t blocks, std::int64_t heads, std::int64_t width, bool window) {
     const std::int64_t d = 24, beside = 1 + d + 513 + (window ? 9 * d + 18 : 0);

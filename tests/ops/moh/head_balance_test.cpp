@@ -1,4 +1,4 @@
-// What balances heads besides the paper's loss: the squared coefficient of variation of their importance, and
+// Balancing besides the paper's loss: the squared coefficient of variation of their importance, and
 // biases of the selection.
 
 #include <algorithm>
@@ -22,7 +22,7 @@ constexpr std::int64_t kTokens = 9;
 
 using Numbers = std::vector<double>;
 
-/// What the router needs to be told besides its options.
+/// Facts that the router needs besides its options.
 struct Given {
   Tensor bias, balance_load;  // float64, undefined without
 };

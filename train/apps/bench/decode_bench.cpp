@@ -184,7 +184,7 @@ void measure(std::vector<DecodeCandidate>& candidates, KvCache& cache, std::int6
   }
 }
 
-/// Of the column of routings.
+/// Width of the column of routings.
 int routing_width(const DecodeBenchOptions& o) {
   std::size_t width = std::string_view("routing").size();
   for (const RoutingKey rule : o.routings) width = std::max(width, rule->name.size());

@@ -12,9 +12,9 @@ struct DecodeBytes {
   double read = 0;    ///< of weights, and of keys and values of the tokens before it
 };
 
-/// Of a token after `context` others. All weights are read, but of an embedding that is no output projection
-/// one row; keys and values of the KV heads that a selected head uses (kv_heads_read()), or, with routed
-/// keys, of the rows that selected heads have, in equal shares of the routed heads.
+/// The traffic of a token after `context` others. All weights are read, but of an embedding that is no output
+/// projection one row; keys and values of the KV heads that a selected head uses (kv_heads_read()), or, with
+/// routed keys, of the rows that selected heads have, in equal shares of the routed heads.
 DecodeBytes decode_bytes(const Llama& model, std::int64_t context);
 
 }  // namespace moh

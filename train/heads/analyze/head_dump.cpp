@@ -15,7 +15,7 @@ namespace moh {
 
 namespace {
 
-/// What the tensors of a file are, for those who have the file alone.
+/// A description of the tensors of a file, for those who have the file alone.
 const WeightFile::Metadata& meanings() {
   static const WeightFile::Metadata texts = {
       {"format", "moh head dump"},
