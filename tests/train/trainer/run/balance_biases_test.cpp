@@ -15,6 +15,7 @@
 #include "tests/support/language_runs.h"
 #include "tests/support/same_bits.h"
 #include "tests/support/thread_processes.h"
+#include "tests/train/trainer/run/in_parts.h"
 #include "train/trainer/run/train_step.h"
 #include "train/trainer/task/load_model.h"
 
@@ -24,7 +25,6 @@ using namespace moh::test;
 namespace {
 
 constexpr double kRate = 0.02;
-constexpr std::int64_t kSamples = 8;
 
 RunConfig language(double rate) {
   RunConfig run = default_language_run();
@@ -39,12 +39,6 @@ RunConfig language(double rate) {
   model.moh.balance_weight = 0;
   model.moh.balance_bias = rate;
   language_run(run).data.sequence_length = 16;
-  return run;
-}
-
-RunConfig in_parts(RunConfig run, std::int64_t accumulate) {
-  run.train.batch_size = kSamples / accumulate;
-  run.train.accumulate = accumulate;
   return run;
 }
 

@@ -4,12 +4,14 @@
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/error.h"
 #include "tests/support/image_runs.h"
 #include "tests/support/language_runs.h"
 #include "tests/support/same_bits.h"
+#include "tests/train/trainer/run/in_parts.h"
 #include "train/families/diffusion/diffusion_family.h"
 #include "train/families/diffusion/diffusion_run.h"
 #include "train/trainer/run/train_step.h"
@@ -19,8 +21,6 @@ using namespace moh;
 using namespace moh::test;
 
 namespace {
-
-constexpr std::int64_t kSamples = 8;
 
 RunConfig language() {
   RunConfig run = default_language_run();
@@ -71,8 +71,7 @@ struct Step {
 /// no rounding beside the task's.
 Step step_of(RunConfig run, std::int64_t accumulate, BalanceScope scope,
              BalanceLoss form = BalanceLoss::kCode) {
-  run.train.batch_size = kSamples / accumulate;
-  run.train.accumulate = accumulate;
+  run = in_parts(std::move(run), accumulate);
   run.optim.adamw.clip_grad_norm = 0;
   MohConfig& moh = *run.family->moh();
   moh.balance_weight = 1;
