@@ -159,7 +159,8 @@ class HeadRouter(nn.Module):
 
     def add_weights(self, attention, config):
         if config.moh_balance_bias > 0 and self.kept > 0:
-            attention.register_buffer("e_score_correction_bias", torch.zeros(len(self.routed), dtype=torch.float32))
+            bias = torch.zeros(len(self.routed), dtype=torch.float32)
+            attention.e_score_correction_bias = nn.Parameter(bias, requires_grad=False)
         if self.kind != "learned":
             return
         shared, width = len(self.shared), config.hidden_size
@@ -431,7 +432,9 @@ class MohLlamaForCausalLM(PreTrainedModel, GenerationMixin):
         self.model = Decoder(config)
         self.lm_head = nn.Linear(config.hidden_size, config.vocab_size, bias=False)
         routers = ["wg", "wg_0", "wg_1"] if config.moh_router_dtype == "float32" else []
-        self._keep_in_fp32_modules_strict = [*routers, "e_score_correction_bias"]
+        # A name that no parameter has is refused.
+        biases = {"e_score_correction_bias"} & {name.rpartition(".")[2] for name, _ in self.named_parameters()}
+        self._keep_in_fp32_modules_strict = [*routers, *biases]
         self.post_init()
 
     def _init_weights(self, module):
