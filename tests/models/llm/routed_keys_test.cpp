@@ -59,7 +59,7 @@ double relative_difference(const Tensor& a, const Tensor& b) {
 
 /// Tokens [begin, end) of each text.
 Tensor piece_of(const Tensor& tokens, std::int64_t begin, std::int64_t end) {
-  const Tensor piece = empty({tokens.dim(0), end - begin}, DType::kInt64);
+  Tensor piece = empty({tokens.dim(0), end - begin}, DType::kInt64);
   for (std::int64_t b = 0; b < tokens.dim(0); ++b)
     piece.select(b).copy_from(tokens.select(b).slice(begin, end));
   return piece;

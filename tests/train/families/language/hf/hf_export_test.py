@@ -39,10 +39,10 @@ def samples():
 
 
 def trained(model):
-    """The parameters that gradients train, by name; biases of the selection have none."""
-    fixed = [name for name, parameter in model.named_parameters() if not parameter.requires_grad]
-    assert all(name.endswith(".e_score_correction_bias") for name in fixed), fixed
-    return [(name, parameter) for name, parameter in model.named_parameters() if name not in fixed]
+    """The parameters that gradients train, by name. Biases of the selection get none."""
+    biases = [name for name, _ in model.named_parameters() if name.endswith(".e_score_correction_bias")]
+    assert all(parameter.grad is None for name, parameter in model.named_parameters() if name in biases)
+    return [(name, parameter) for name, parameter in model.named_parameters() if name not in biases]
 
 
 def opened(folder, **options):
