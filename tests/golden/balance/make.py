@@ -6,18 +6,15 @@ docs/load_balance.md.
 """
 
 import json
-import math
 import pathlib
 import random
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).parents[1]))
+from plain_layers import softmax  # noqa: E402
 
 TOKENS, HEADS, STEPS, RATE = 12, 8, 20, 0.01
 DIFFERENCE = 1e-5
-
-
-def softmax(z):
-    top = max(z)
-    e = [math.exp(v - top) for v in z]
-    return [v / sum(e) for v in e]
 
 
 def members(group, groups):

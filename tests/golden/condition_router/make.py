@@ -4,48 +4,24 @@ float64 loops of Python, from docs/paper.md and docs/load_balance.md, and deriva
     python3 tests/golden/condition_router/make.py
 """
 
-import json
-import math
 import pathlib
 import random
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).parents[1]))
+from plain_layers import attended, derivatives, gates, matrix, product, softmax, write  # noqa: E402
 
 BATCH, TOKENS, WIDTH, HEADS, DIM = 3, 4, 5, 6, 2
 SHARED = [1, 4]
 ROUTED = [h for h in range(HEADS) if h not in SHARED]
 KEPT = 2
-STEP = 1e-5
-
-
-def softmax(z):
-    top = max(z)
-    e = [math.exp(v - top) for v in z]
-    return [v / sum(e) for v in e]
-
-
-def product(w, x):
-    return [sum(a * b for a, b in zip(row, x)) for row in w]
-
-
-def attended(q, keys, values):
-    weights = softmax([sum(a * b for a, b in zip(q, k)) / math.sqrt(DIM) for k in keys])
-    return [sum(w * v[i] for w, v in zip(weights, values)) for i in range(DIM)]
 
 
 def gates_of(case, w, c):
     """Gates of all heads for a sample, the probabilities of its routed heads, and those that it keeps, by index."""
-    code = case["scaling"] == "code"
     z = product(w["wg.weight"], c)
     kept = sorted(range(len(ROUTED)), key=lambda e: -z[e])[:KEPT]
-    p, s = softmax(z), softmax(product(w["wg_1.weight"], c))
-    kinds = [1.0, 1.0] if code else [0.5, 0.5]
-    if case["two_stage"]:
-        kinds = [(2 if code else 1) * v for v in softmax(product(w["wg_0.weight"], c))]
-    gates = [0.0] * HEADS
-    for i, h in enumerate(SHARED):
-        gates[h] = kinds[0] * (len(SHARED) if code else 1) * s[i]
-    for e in kept:
-        gates[ROUTED[e]] = kinds[1] * (KEPT * p[e] / sum(p[k] for k in kept) if code else p[e])
-    return gates, p, kept
+    return gates(case, w, c, z, kept, SHARED, ROUTED), softmax(z), kept
 
 
 def head_of(joined, part, head):
@@ -58,7 +34,7 @@ def run(case, w):
     """Outputs [B T, D], gates [B, H] and the load-balance loss over the samples."""
     outputs, all_gates, mean, load = [], [], [0.0] * len(ROUTED), [0.0] * len(ROUTED)
     for b in range(BATCH):
-        gates, p, kept = gates_of(case, w, w["condition"][b])
+        weights, p, kept = gates_of(case, w, w["condition"][b])
         for e in range(len(ROUTED)):
             mean[e] += p[e] / BATCH
             load[e] += (e in kept) / BATCH
@@ -68,26 +44,21 @@ def run(case, w):
             joined = []
             for h in range(HEADS):
                 head = attended(head_of(token, 0, h), [head_of(t, 1, h) for t in qkv], [head_of(t, 2, h) for t in qkv])
-                joined += [gates[h] * v for v in head]
+                joined += [weights[h] * v for v in head]
             outputs.append([v + bias for v, bias in zip(product(w["proj.weight"], joined), w["proj.bias"][0])])
-        all_gates.append(gates)
+        all_gates.append(weights)
     factor = 1 if case["form"] == "paper" else len(ROUTED)
     return outputs, all_gates, factor * sum(a * b for a, b in zip(mean, load))
 
 
-def matrix(rng, rows, columns, scale):
-    return [[round(rng.gauss(0, scale), 4) for _ in range(columns)] for _ in range(rows)]
+def numbers_of(case):
+    """A function of the tensors: the outputs, and the load-balance loss."""
 
+    def numbers(w):
+        outputs, _, balance = run(case, w)
+        return outputs, [balance]
 
-def derivative(case, w, name, direction, cotangent):
-    """Derivatives of sum(cotangent * outputs) and of the load-balance loss along `direction` of one tensor."""
-
-    def at(step):
-        moved = [[a + step * b for a, b in zip(*rows)] for rows in zip(w[name], direction)]
-        outputs, _, balance = run(case, {**w, name: moved})
-        return sum(c * y for rows in zip(cotangent, outputs) for c, y in zip(*rows)), balance
-
-    return [(after - before) / (2 * STEP) for before, after in zip(at(-STEP), at(STEP))]
+    return numbers
 
 
 def made(case, seed):
@@ -98,12 +69,12 @@ def made(case, seed):
          "wg.weight": matrix(rng, len(ROUTED), WIDTH, 1), "wg_1.weight": matrix(rng, len(SHARED), WIDTH, 1)}
     if case["two_stage"]:
         w["wg_0.weight"] = matrix(rng, 2, WIDTH, 1)
-    outputs, gates, balance = run(case, w)
+    outputs, weights, balance = run(case, w)
     cotangent = matrix(rng, BATCH * TOKENS, WIDTH, 1)
     directions = {name: matrix(rng, len(v), len(v[0]), 1) for name, v in w.items()}
-    return {**case, "tensors": w, "outputs": outputs, "gates": gates, "balance": balance, "cotangent": cotangent,
+    return {**case, "tensors": w, "outputs": outputs, "gates": weights, "balance": balance, "cotangent": cotangent,
             "directions": directions,
-            "derivatives": {name: derivative(case, w, name, directions[name], cotangent) for name in w}}
+            "derivatives": {name: derivatives(numbers_of(case), w, name, directions[name], cotangent) for name in w}}
 
 
 CASES = [
@@ -113,5 +84,4 @@ CASES = [
 
 if __name__ == "__main__":
     sizes = {"batch": BATCH, "tokens": TOKENS, "width": WIDTH, "heads": HEADS, "head_dim": DIM, "shared": SHARED, "top_k": KEPT}
-    text = json.dumps({**sizes, "cases": [made(case, seed) for seed, case in enumerate(CASES)]})
-    pathlib.Path(__file__).with_name("layers.json").write_text(text + "\n")
+    write(__file__, sizes, [made(case, seed) for seed, case in enumerate(CASES)])

@@ -5,55 +5,28 @@ a layer of a vision transformer. Derivatives are central differences.
     python3 tests/golden/gated_attention/make.py
 """
 
-import json
 import math
 import pathlib
 import random
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).parents[1]))
+from plain_layers import attended, derivatives, heads_of, matrix, product, rotated, write  # noqa: E402
 
 TOKENS, WIDTH, HEADS, KV_HEADS, DIM, THETA = 5, 6, 4, 2, 4, 100.0
-STEP = 1e-5
-
-
-def softmax(z):
-    top = max(z)
-    e = [math.exp(v - top) for v in z]
-    return [v / sum(e) for v in e]
 
 
 def sigmoid(z):
     return 1 / (1 + math.exp(-z))
 
 
-def product(w, x):
-    return [sum(a * b for a, b in zip(row, x)) for row in w]
-
-
-def heads_of(y):
-    return [y[i : i + DIM] for i in range(0, len(y), DIM)]
-
-
-def rotated(head, position):
-    half = DIM // 2
-    turned = list(head)
-    for i in range(half):
-        angle = position * THETA ** (-2 * i / DIM)
-        a, b = head[i], head[i + half]
-        turned[i], turned[i + half] = a * math.cos(angle) - b * math.sin(angle), b * math.cos(angle) + a * math.sin(angle)
-    return turned
-
-
-def attended(q, keys, values):
-    weights = softmax([sum(a * b for a, b in zip(q, k)) / math.sqrt(DIM) for k in keys])
-    return [sum(w * v[i] for w, v in zip(weights, values)) for i in range(DIM)]
-
-
 def projected(case, w):
     """Queries, keys and values of all tokens, [T][head][d]."""
     if case["layer"] == "vision":
-        packed = [heads_of([y + b[0] for y, b in zip(product(w["qkv.weight"], x), w["qkv.bias"])]) for x in w["x"]]
+        packed = [heads_of([y + b[0] for y, b in zip(product(w["qkv.weight"], x), w["qkv.bias"])], DIM) for x in w["x"]]
         return [[token[i * HEADS : (i + 1) * HEADS] for token in packed] for i in range(3)]
-    q, k, v = ([heads_of(product(w[name + "_proj.weight"], x)) for x in w["x"]] for name in "qkv")
-    q, k = ([[rotated(head, t) for head in token] for t, token in enumerate(y)] for y in (q, k))
+    q, k, v = ([heads_of(product(w[name + "_proj.weight"], x), DIM) for x in w["x"]] for name in "qkv")
+    q, k = ([[rotated(head, t, THETA) for head in token] for t, token in enumerate(y)] for y in (q, k))
     return q, k, v
 
 
@@ -75,21 +48,6 @@ def run(case, w):
     return outputs
 
 
-def matrix(rng, rows, columns, scale):
-    return [[round(rng.gauss(0, scale), 4) for _ in range(columns)] for _ in range(rows)]
-
-
-def derivative(case, w, name, direction, cotangent):
-    """The derivative of sum(cotangent * outputs) along `direction` of one tensor."""
-
-    def at(step):
-        moved = [[a + step * b for a, b in zip(*rows)] for rows in zip(w[name], direction)]
-        outputs = run(case, {**w, name: moved})
-        return sum(c * y for rows in zip(cotangent, outputs) for c, y in zip(*rows))
-
-    return (at(STEP) - at(-STEP)) / (2 * STEP)
-
-
 def tensors(case, rng):
     """Matrices, and biases as matrices of one column."""
     gates = HEADS * (DIM if case["gate"] == "element" else 1)
@@ -106,14 +64,13 @@ def made(case, seed):
     w = tensors(case, rng)
     cotangent = matrix(rng, TOKENS, WIDTH, 1)
     directions = {name: matrix(rng, len(v), len(v[0]), 1) for name, v in w.items()}
-    derivatives = {name: derivative(case, w, name, directions[name], cotangent) for name in w}
+    slopes = {name: derivatives(lambda moved: (run(case, moved), []), w, name, directions[name], cotangent)[0] for name in w}
     return {**case, "tensors": w, "outputs": run(case, w), "cotangent": cotangent, "directions": directions,
-            "derivatives": derivatives}
+            "derivatives": slopes}
 
 
 CASES = [{"layer": layer, "gate": gate} for layer in ("language", "vision") for gate in ("head", "element")]
 
 if __name__ == "__main__":
     sizes = {"tokens": TOKENS, "width": WIDTH, "heads": HEADS, "kv_heads": KV_HEADS, "head_dim": DIM, "theta": THETA}
-    text = json.dumps({**sizes, "cases": [made(case, seed) for seed, case in enumerate(CASES)]})
-    pathlib.Path(__file__).with_name("layers.json").write_text(text + "\n")
+    write(__file__, sizes, [made(case, seed) for seed, case in enumerate(CASES)])

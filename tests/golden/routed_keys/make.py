@@ -5,12 +5,12 @@ differences. Gates, load-balance loss and the form of the file are those of test
     python3 tests/golden/routed_keys/make.py
 """
 
-import json
 import pathlib
 import sys
 
-sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "within_groups"))
+sys.path[:0] = [str(pathlib.Path(__file__).parents[1] / "within_groups"), str(pathlib.Path(__file__).parents[1])]
 import make as layer  # noqa: E402
+from plain_layers import attended, heads_of, product, rotated, write  # noqa: E402
 
 HEADS, KEPT = 5, 2
 SHARED = [1]
@@ -18,7 +18,7 @@ SHARED = [1]
 
 def run(case, w):
     """Outputs [T, D], gates [T, H] and the load-balance loss."""
-    queries, keys, values = ([layer.heads_of(layer.product(w[name], x)) for x in w["x"]]
+    queries, keys, values = ([heads_of(product(w[name], x), layer.DIM) for x in w["x"]]
                              for name in ("q_proj.weight", "k_proj.weight", "v_proj.weight"))
     all_logits = [layer.logits(case, w, x, queries[t]) for t, x in enumerate(w["x"])]
     chosen = [layer.gates_of(case, w, x, z) for x, z in zip(w["x"], all_logits)]
@@ -29,11 +29,11 @@ def run(case, w):
         at = [i if case["positions"] == "head" else t for i, t in enumerate(tokens)]
         for i, t in enumerate(tokens):
             seen = range(max(0, i + 1 - window), i + 1)
-            head = layer.attended(layer.rotated(queries[t][h], at[i]),
-                                  [layer.rotated(keys[tokens[j]][h], at[j]) for j in seen],
+            head = attended(rotated(queries[t][h], at[i], layer.THETA),
+                                  [rotated(keys[tokens[j]][h], at[j], layer.THETA) for j in seen],
                                   [values[tokens[j]][h] for j in seen])
             columns = [row[h * layer.DIM : (h + 1) * layer.DIM] for row in w["o_proj.weight"]]
-            for j, y in enumerate(layer.product(columns, head)):
+            for j, y in enumerate(product(columns, head)):
                 outputs[t][j] += chosen[t][0][h] * y
     return outputs, [gates for gates, _ in chosen], layer.balance_of(case, all_logits, [kept for _, kept in chosen])
 
@@ -53,5 +53,4 @@ if __name__ == "__main__":
     layer.EACH = len(layer.ROUTED)
     sizes = {"tokens": layer.TOKENS, "width": layer.WIDTH, "heads": HEADS, "kv_heads": HEADS, "head_dim": layer.DIM,
              "theta": layer.THETA, "shared": SHARED, "top_k": KEPT}
-    text = json.dumps({**sizes, "cases": [layer.made(case, seed) for seed, case in enumerate(CASES)]})
-    pathlib.Path(__file__).with_name("layers.json").write_text(text + "\n")
+    write(__file__, sizes, [layer.made(case, seed) for seed, case in enumerate(CASES)])

@@ -4,10 +4,13 @@ float64 loops of Python, from docs/continue_tuning.md and docs/load_balance.md, 
     python3 tests/golden/within_groups/make.py
 """
 
-import json
 import math
 import pathlib
 import random
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).parents[1]))
+from plain_layers import attended, derivatives, gates, heads_of, matrix, product, rotated, softmax, write  # noqa: E402
 
 TOKENS, WIDTH, HEADS, GROUPS, DIM, THETA = 6, 5, 8, 2, 4, 100.0
 KV_HEADS = GROUPS
@@ -16,36 +19,6 @@ SHARED = [1, 6]  # one of each group
 ROUTED = [h for h in range(HEADS) if h not in SHARED]
 EACH = len(ROUTED) // GROUPS  # routed heads of a group
 KEPT = 1  # of them
-STEP = 1e-5
-
-
-def softmax(z):
-    top = max(z)
-    e = [math.exp(v - top) for v in z]
-    return [v / sum(e) for v in e]
-
-
-def product(w, x):
-    return [sum(a * b for a, b in zip(row, x)) for row in w]
-
-
-def heads_of(y):
-    return [y[i : i + DIM] for i in range(0, len(y), DIM)]
-
-
-def rotated(head, position):
-    half = DIM // 2
-    turned = list(head)
-    for i in range(half):
-        angle = position * THETA ** (-2 * i / DIM)
-        a, b = head[i], head[i + half]
-        turned[i], turned[i + half] = a * math.cos(angle) - b * math.sin(angle), b * math.cos(angle) + a * math.sin(angle)
-    return turned
-
-
-def attended(q, keys, values):
-    weights = softmax([sum(a * b for a, b in zip(q, k)) / math.sqrt(DIM) for k in keys])
-    return [sum(w * v[i] for w, v in zip(weights, values)) for i in range(DIM)]
 
 
 def deviation(numbers):
@@ -67,21 +40,9 @@ def gates_of(case, w, x, z):
     for g in range(GROUPS):
         group = range(g * EACH, (g + 1) * EACH)
         kept += sorted(group, key=lambda e: -z[e])[:KEPT]
-    gates = [0.0] * HEADS
     if case["router"] == "query_norm":
-        for h in SHARED + [ROUTED[e] for e in kept]:
-            gates[h] = 1.0
-        return gates, kept
-    code = case["scaling"] == "code"
-    p, s = softmax(z), softmax(product(w["wg_1.weight"], x))
-    kinds = [1.0, 1.0] if code else [0.5, 0.5]
-    if case["two_stage"]:
-        kinds = [(2 if code else 1) * v for v in softmax(product(w["wg_0.weight"], x))]
-    for i, h in enumerate(SHARED):
-        gates[h] = kinds[0] * (len(SHARED) if code else 1) * s[i]
-    for e in kept:
-        gates[ROUTED[e]] = kinds[1] * (len(kept) * p[e] / sum(p[k] for k in kept) if code else p[e])
-    return gates, kept
+        return [float(h in SHARED + [ROUTED[e] for e in kept]) for h in range(HEADS)], kept
+    return gates(case, w, x, z, kept, SHARED, ROUTED), kept
 
 
 def balance_of(case, all_logits, all_kept):
@@ -98,39 +59,34 @@ def balance_of(case, all_logits, all_kept):
 
 def run(case, w):
     """Outputs [T, D], gates [T, H] and the load-balance loss."""
-    queries = [heads_of(product(w["q_proj.weight"], x)) for x in w["x"]]
-    keys = [heads_of(product(w["k_proj.weight"], x)) for x in w["x"]]
-    values = [heads_of(product(w["v_proj.weight"], x)) for x in w["x"]]
+    queries = [heads_of(product(w["q_proj.weight"], x), DIM) for x in w["x"]]
+    keys = [heads_of(product(w["k_proj.weight"], x), DIM) for x in w["x"]]
+    values = [heads_of(product(w["v_proj.weight"], x), DIM) for x in w["x"]]
     outputs, all_gates, all_logits, all_kept = [], [], [], []
     for t, x in enumerate(w["x"]):
         z = logits(case, w, x, queries[t])
-        gates, kept = gates_of(case, w, x, z)
+        weights, kept = gates_of(case, w, x, z)
         joined = []
         for h in range(HEADS):
             g = h // SIZE
-            seen = [rotated(keys[s][g], s) for s in range(t + 1)]
-            head = attended(rotated(queries[t][h], t), seen, [values[s][g] for s in range(t + 1)])
-            joined += [gates[h] * v for v in head]
+            seen = [rotated(keys[s][g], s, THETA) for s in range(t + 1)]
+            head = attended(rotated(queries[t][h], t, THETA), seen, [values[s][g] for s in range(t + 1)])
+            joined += [weights[h] * v for v in head]
         outputs.append(product(w["o_proj.weight"], joined))
-        all_gates.append(gates)
+        all_gates.append(weights)
         all_logits.append(z)
         all_kept.append(kept)
     return outputs, all_gates, balance_of(case, all_logits, all_kept)
 
 
-def matrix(rng, rows, columns, scale):
-    return [[round(rng.gauss(0, scale), 4) for _ in range(columns)] for _ in range(rows)]
+def numbers_of(case):
+    """A function of the tensors: the outputs, and the load-balance loss."""
 
+    def numbers(w):
+        outputs, _, balance = run(case, w)
+        return outputs, [balance]
 
-def derivative(case, w, name, direction, cotangent):
-    """Derivatives of sum(cotangent * outputs) and of the load-balance loss along `direction` of one tensor."""
-
-    def at(step):
-        moved = [[a + step * b for a, b in zip(*rows)] for rows in zip(w[name], direction)]
-        outputs, _, balance = run(case, {**w, name: moved})
-        return sum(c * y for rows in zip(cotangent, outputs) for c, y in zip(*rows)), balance
-
-    return [(after - before) / (2 * STEP) for before, after in zip(at(-STEP), at(STEP))]
+    return numbers
 
 
 def made(case, seed):
@@ -143,13 +99,13 @@ def made(case, seed):
         w["wg_1.weight"] = matrix(rng, len(SHARED), WIDTH, 1)
         if case["two_stage"]:
             w["wg_0.weight"] = matrix(rng, 2, WIDTH, 1)
-    outputs, gates, balance = run(case, w)
-    result = {**case, "tensors": w, "outputs": outputs, "gates": gates, "balance": balance}
+    outputs, weights, balance = run(case, w)
+    result = {**case, "tensors": w, "outputs": outputs, "gates": weights, "balance": balance}
     if case["router"] == "learned":  # gates of query_norm have straight-through gradients, which are no derivatives
         result["cotangent"] = matrix(rng, TOKENS, WIDTH, 1)
         result["directions"] = {name: matrix(rng, len(v), len(v[0]), 1) for name, v in w.items()}
         result["derivatives"] = {
-            name: derivative(case, w, name, result["directions"][name], result["cotangent"]) for name in w}
+            name: derivatives(numbers_of(case), w, name, result["directions"][name], result["cotangent"]) for name in w}
     return result
 
 
@@ -162,5 +118,4 @@ CASES = [
 if __name__ == "__main__":
     sizes = {"tokens": TOKENS, "width": WIDTH, "heads": HEADS, "kv_heads": GROUPS, "head_dim": DIM, "theta": THETA,
              "shared": SHARED, "top_k": KEPT * GROUPS}
-    text = json.dumps({**sizes, "cases": [made(case, seed) for seed, case in enumerate(CASES)]})
-    pathlib.Path(__file__).with_name("layers.json").write_text(text + "\n")
+    write(__file__, sizes, [made(case, seed) for seed, case in enumerate(CASES)])
