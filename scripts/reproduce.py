@@ -46,11 +46,15 @@ def parse_arguments(given):
     parser.add_argument("--seeds", type=seeded_runs.seeds, default=[1], help="1,2,3")
     parser.add_argument("--classifier", metavar="RUN", help="of diffusion: draw pictures, and judge them by the features of this run")
     parser.add_argument("--checkpoint", help="of token_heads: the released MoH-LLaMA3-8B")
-    parser.add_argument("--config", help=f"of {equal_compute.NAME}: the dense model")
+    parser.add_argument("--config", metavar="FILE", help=f"of {equal_compute.NAME}: the dense model")
     seeded_runs.add_arguments(parser, "runs/reproduce")
     arguments = parser.parse_intermixed_args(given)
     if arguments.budget is not None and (arguments.full or arguments.budget <= 0):
         parser.error("--budget: expected a number of seconds above 0, and no --full")
+    if (arguments.config is not None) != (arguments.table == equal_compute.NAME):
+        parser.error(f"--config FILE, a dense model such as configs/heads/language.yaml, goes with {equal_compute.NAME}, and with no other table")
+    if arguments.config is not None and (arguments.full or arguments.classifier or arguments.checkpoint):
+        parser.error(f"{equal_compute.NAME} takes no --full, --classifier or --checkpoint")
     arguments.out /= arguments.table or ""
     return arguments
 
@@ -115,10 +119,8 @@ def main(given=None):
     try:
         if arguments.table is None:
             return list_tables()
-        if arguments.table == equal_compute.NAME and arguments.config:
-            return equal_compute.run(arguments, shlex.join(["scripts/reproduce.py", *given]))
         if arguments.table == equal_compute.NAME:
-            raise seeded_runs.Refused(f"{equal_compute.NAME}: expected --config FILE, a dense model, such as configs/heads/language.yaml")
+            return equal_compute.run(arguments, shlex.join(["scripts/reproduce.py", *given]))
         if arguments.table not in TABLES:
             raise seeded_runs.Refused(f"{arguments.table}: expected one of {', '.join(TABLES)}")
         table = TABLES[arguments.table]

@@ -41,7 +41,8 @@ RouterOptions checked(const HeadRoutingOptions& options, std::int64_t kv_heads) 
 
 /// Whether the estimator needs the gradient of every routed head's gate.
 bool wants_all_heads(const HeadRoutingOptions& options) {
-  return options.router.scaling == GateScaling::kBinary && options.straight_through == StraightThrough::kAll;
+  return options.router.scaling == GateScaling::kBinary && options.router.top_k > 0 &&
+         options.straight_through == StraightThrough::kAll;
 }
 
 /// The heads to compute, the same in both runs of a recomputed layer: with other heads, projections would

@@ -24,10 +24,9 @@ struct MaskedRouting {
 /// softmax(r + ln e), its number of routed heads E = sum e; it passes no gradient to the masks. Masks that
 /// are 0 or 1 get no gradient. K is kept_share (0 to 1) of E, rounded, at least 1, if there are heads with
 /// e > 0. shared_logits and routed_logits [N, H], type_logits [N, 2] or undefined, masks [H], of one dtype,
-/// float32 or float64. `balance_load` [H] as for route_heads, which alone has
-/// BalanceLoss::kCv. Ties go to the lowest head. On a GPU nothing
-/// waits for the masks: K is computed there. Saves its inputs and the selection. Throws ShapeError,
-/// DTypeError, ValueError.
+/// float32 or float64. `balance_load` [H] as for route_heads, which alone has BalanceLoss::kCv.
+/// Ties go to the lowest head. On a GPU nothing waits for the masks: K is computed there. Saves its inputs
+/// and the selection. Throws ShapeError, DTypeError, ValueError.
 MaskedRouting route_masked_heads(const Variable& shared_logits, const Variable& routed_logits,
                                  const Variable& type_logits, const Variable& masks, double kept_share,
                                  BalanceLoss balance_loss = BalanceLoss::kCode,

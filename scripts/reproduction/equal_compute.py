@@ -52,21 +52,23 @@ def in_turns(measure, keys, time_field):
 
 
 def costs_of(arguments, rows, data):
-    """{form's name: what it costs}, measured once for a folder."""
-    note = arguments.out / "costs.json"
+    """{form's name: what it costs}, measured once for a folder. Rows that come later are measured beside the dense one, and their times
+    are those that they would have had beside its first ones."""
+    note, dense = arguments.out / "costs.json", head_forms.DENSE.name
     known = json.loads(note.read_text(encoding="utf-8")) if note.exists() else {}
-    missing = {name: settings for name, settings in rows.items() if name not in known}
-    if not missing:
+    if all(name in known for name in rows):
         return known
-    asked = missing if known else rows
+    asked = {name: settings for name, settings in rows.items() if name == dense or name not in known}
     steps = in_turns(lambda name: {"step_ms": 1000 * moh.step_seconds(arguments.moh, arguments.config, (*asked[name], *data), arguments.threads)},
                      asked, "step_ms")
     decoded = in_turns(lambda name: decode_of(arguments, (*asked[name], *data)), asked, "token_ms")
-    for name, settings in asked.items():
-        plan = moh.plan(arguments.moh, arguments.config, (*settings, *data))
+    of_step = known[dense]["step_ms"] / steps[dense]["step_ms"] if known else 1
+    of_token = known[dense]["decode_ms"] / decoded[dense]["token_ms"] if known else 1
+    for name in [name for name in asked if name not in known]:
+        plan = moh.plan(arguments.moh, arguments.config, (*asked[name], *data))
         known[name] = {"parameters": plan["parameters"], "flops_per_item": plan["flops_per_item"], "items_per_step": plan["items_per_step"],
-                       "active_heads": plan["activated_heads"], "step_ms": steps[name]["step_ms"], "step": steps[name]["times"],
-                       "decode_ms": decoded[name]["token_ms"], "decode": decoded[name]["times"],
+                       "active_heads": plan["activated_heads"], "step_ms": of_step * steps[name]["step_ms"], "step": steps[name]["times"],
+                       "decode_ms": of_token * decoded[name]["token_ms"], "decode": decoded[name]["times"],
                        "kv_bytes": decoded[name]["kv_bytes_per_token"], "read_bytes": decoded[name]["read_bytes_per_token"]}
     seeded_runs.write_atomically(note, json.dumps(known, indent=1) + "\n")
     return known
@@ -74,8 +76,9 @@ def costs_of(arguments, rows, data):
 
 def decode_of(arguments, settings):
     """What `moh bench decode` says of the model as it is configured, its last line."""
-    return moh.ask(arguments.moh, "bench", "decode", arguments.config, *settings, "--configured", "--context", DECODE_CONTEXT, "--threads",
-                   arguments.threads, "--repeats", 3)[-1]
+    dtype = "bf16" if moh.plan(arguments.moh, arguments.config, settings)["dtype"] == "bfloat16" else "f32"
+    return moh.ask(arguments.moh, "bench", "decode", arguments.config, *settings, "--configured", "--context", DECODE_CONTEXT, "--dtype", dtype,
+                   "--threads", arguments.threads, "--repeats", 3)[-1]
 
 
 def spacing(steps):

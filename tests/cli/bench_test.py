@@ -157,5 +157,12 @@ class Ops(support.MohTest):
                 self.assert_says(self.moh("bench", "ops", *arguments, code=support.CONFIG_ERROR), message)
 
 
+class Decode(support.MohTest):
+    def test_a_configured_model_needs_a_configuration_and_has_its_own_share_of_heads(self):
+        for arguments, message in ((("--configured",), "requires config"), (("run.yaml", "--configured", "--active", "0.5"), "excludes")):
+            with self.subTest(arguments=arguments):
+                self.assert_says(self.moh("bench", "decode", *arguments, code=support.CONFIG_ERROR), message)
+
+
 if __name__ == "__main__":
     support.main()

@@ -88,9 +88,9 @@ class Table(support.MohTest):
         result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=support.TIMEOUT_SECONDS,
                                 env={**os.environ, "STAND_IN_CALLS": str(calls)})
         self.assertEqual(result.returncode, code, result.stdout + result.stderr)
-        lines = map(json.loads, calls.read_text(encoding="utf-8").splitlines())
-        calls.unlink()
-        return result, list(lines)
+        lines = calls.read_text(encoding="utf-8").splitlines() if calls.exists() else []
+        calls.unlink(missing_ok=True)
+        return result, list(map(json.loads, lines))
 
     def test_it_measures_trains_and_writes_once(self):
         _, calls = self.reproduce()
@@ -109,6 +109,22 @@ class Table(support.MohTest):
         self.assertEqual((out / "heads_at_equal_compute.png").read_bytes()[:4], b"\x89PNG")
         _, again = self.reproduce()
         self.assertEqual([words for words in again if words[0] in ("train", "bench")], [])
+
+    def test_a_row_that_comes_later_has_times_beside_the_first_ones_of_the_dense_model(self):
+        self.reproduce()
+        costs = self.folder / "out/heads_at_equal_compute/costs.json"
+        known = json.loads(costs.read_text(encoding="utf-8"))
+        known["dense, all heads"]["step_ms"] *= 2  # as if the machine had been half as fast
+        costs.write_text(json.dumps(known), encoding="utf-8")
+        self.reproduce("--rows", "MoH, 75%")
+        later = json.loads(costs.read_text(encoding="utf-8"))
+        self.assertEqual(later["MoH, 75%"]["step_ms"], 500)
+        self.assertEqual(later["MoH, 75%"]["decode_ms"], 3)
+        self.assertEqual(later["MoH, 50%"], known["MoH, 50%"])
+
+    def test_options_that_do_not_go_together_are_refused(self):
+        result, _ = self.reproduce("--full", code=2)
+        self.assertIn("takes no --full", result.stderr)
 
     def test_other_settings_in_the_same_folder_are_refused(self):
         self.reproduce()

@@ -19,7 +19,7 @@ def note(*words):
 
 def plan(config):
     item, items, per_step = ("token", "tokens", 4096) if "/llm/" in config else ("image", "images", 128)
-    return {"parameters": 2000000, "activated_heads": 0.75, f"flops_per_{item}": 6e9, f"flops_per_{item}_dense": 6e9,
+    return {"parameters": 2000000, "dtype": "float32", "activated_heads": 0.75, f"flops_per_{item}": 6e9, f"flops_per_{item}_dense": 6e9,
             f"{items}_per_step": per_step, "batch_size": 128, "accumulate": 1, "steps": 10000, "peak_tflops": 989, "arithmetic": "bfloat16", "recompute": {"none": {"configured": True, "peak_bytes": {"total": 1 << 30}}}}
 
 

@@ -90,6 +90,8 @@ TEST_CASE(
 TEST_CASE("static router: the shared heads are the active ones, and routed ones are refused") {
   CHECK(activated_heads(*made(static_heads())) == 0.5);
   LlamaConfig config = static_heads();
+  config.moh.straight_through = StraightThrough::kAll;  // of no gates, so that it asks for no other head
+  CHECK(computed_heads(routing_of(config, 0), true) == 3);
   config.moh.top_k = 1;
   ConfigFaults faults;
   check(config, faults);

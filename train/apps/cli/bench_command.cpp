@@ -286,9 +286,12 @@ void add_bench_decode(const Commands& commands) {
   command.add_flag("--routed-keys", options.routed_keys,
                    "Also measure routed heads with keys and values of the selected heads alone (routed: "
                    "queries_keys_values)");
-  command.add_flag("--configured", options.configured,
-                   "Measure the configuration's model as it is routed, beside the dense one of its sizes, in "
-                   "place of --active and --routing");
+  command
+      .add_flag("--configured", options.configured,
+                "Measure the configuration's model as it is routed, beside the dense one of its sizes, in "
+                "place of --active, --routing and --routed-keys")
+      ->needs("config")
+      ->excludes("--active", "--routing", "--routed-keys");
   command.add_option("--batch", options.batch, "Sequences");
   command.add_option("--tokens", options.tokens, "Tokens generated per pass");
   command.add_option("--repeats", options.repeats, "Counted passes of each case");
