@@ -32,6 +32,15 @@ struct List {
   const std::int32_t* entries;  // or null: all pairs
 };
 
+/// AttentionShape::offsets. Kernels of a GPU never have them, and would spill registers for them.
+constexpr const std::int64_t* offsets_of_sequences([[maybe_unused]] const AttentionShape& shape) {
+#ifdef __CUDA_ARCH__
+  return nullptr;
+#else
+  return shape.offsets;
+#endif
+}
+
 constexpr List list_at(const AttentionShape& shape, const RowLists& lists, std::int64_t number) {
   List list{};
   list.batch = number / shape.kv_heads;
@@ -39,9 +48,9 @@ constexpr List list_at(const AttentionShape& shape, const RowLists& lists, std::
   list.group = shape.heads / shape.kv_heads;
   list.num_pairs = shape.queries * list.group;
   list.keys = shape.keys;
-  if (shape.offsets) {
-    list.first = list.origin = shape.offsets[list.batch];
-    list.rows = list.num_pairs = list.keys = shape.offsets[list.batch + 1] - list.first;
+  if (const std::int64_t* offsets = offsets_of_sequences(shape)) {
+    list.first = list.origin = offsets[list.batch];
+    list.rows = list.num_pairs = list.keys = offsets[list.batch + 1] - list.first;
   } else if (lists.rows) {
     list.first = lists.offsets[number];
     list.rows = lists.offsets[number + 1] - list.first;
@@ -71,7 +80,7 @@ constexpr List list_of_row(const AttentionShape& shape, const RowLists& lists, s
 
 /// Rows of all lists together.
 constexpr std::int64_t total_rows(const AttentionShape& shape, const RowLists& lists) {
-  if (shape.offsets) return shape.offsets[shape.batch];
+  if (const std::int64_t* offsets = offsets_of_sequences(shape)) return offsets[shape.batch];
   return lists.rows ? lists.offsets[shape.batch * shape.kv_heads] : shape.batch * shape.queries * shape.heads;
 }
 
@@ -101,8 +110,9 @@ constexpr Range visible_keys(const AttentionShape& shape, std::int64_t batch, st
   const std::int64_t position = shape.query_offset + token, end = min_of(shape.keys, position + 1);
   std::int64_t begin = shape.window > 0 ? position + 1 - shape.window : 0;
   if (shape.document_starts != nullptr) {
-    const std::int64_t origin = shape.offsets ? shape.offsets[batch] : 0;
-    const std::int64_t row = shape.offsets ? origin + token : batch * shape.queries + token;
+    const std::int64_t* offsets = offsets_of_sequences(shape);
+    const std::int64_t origin = offsets ? offsets[batch] : 0;
+    const std::int64_t row = offsets ? origin + token : batch * shape.queries + token;
     const std::int64_t start = shape.document_starts[row] - origin;
     begin = begin < start ? start : begin;
   }
