@@ -21,8 +21,14 @@ def mean_curve(result):
     return {step: statistics.mean(curve[step] for curve in curves) for step in sorted(steps)}
 
 
+def of_a_step(result, items_per_step):
+    """Tokens, operations and seconds of a step."""
+    return items_per_step, items_per_step * result["cost"]["flops_per_item"], result["cost"]["step_ms"] / 1000
+
+
 def draw(path, results, items_per_step):
-    """One picture: the loss against tokens, operations and seconds, without the first tenth, whose losses hide the others."""
+    """One picture: the loss against tokens, operations and seconds, without the beginning, whose losses hide the others. What a row had of
+    the dense model, which is the first result, has that model's costs."""
     figure, panels = plt.subplots(1, 3, figsize=(15, 7), sharey=True)
     figure.subplots_adjust(left=0.05, right=0.99, top=0.98, bottom=0.32, wspace=0.05)
     colors = plt.get_cmap("tab20").colors
@@ -30,9 +36,9 @@ def draw(path, results, items_per_step):
         curve = mean_curve(result)
         last = max(curve)
         shown = {step: loss for step, loss in curve.items() if step >= 0.15 * last}
-        for panel, of_step in zip(panels, (items_per_step, items_per_step * result["cost"]["flops_per_item"], result["cost"]["step_ms"] / 1000)):
-            panel.plot([step * of_step for step in shown], list(shown.values()), marker=".", linewidth=1.2, color=colors[number % len(colors)],
-                       label=result["row"])
+        for panel, dense, own in zip(panels, of_a_step(results[0], items_per_step), of_a_step(result, items_per_step)):
+            spent = [min(step, result["begun"]) * dense + max(0, step - result["begun"]) * own for step in shown]
+            panel.plot(spent, list(shown.values()), marker=".", linewidth=1.2, color=colors[number % len(colors)], label=result["row"])
     for panel, label in zip(panels, ("tokens", "operations", "seconds of steps, measured alone")):
         panel.set_xlabel(label)
         panel.grid(alpha=0.3)

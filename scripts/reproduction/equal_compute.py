@@ -2,9 +2,10 @@
 and at equal time.
 
 One training a row and seed gives all three losses. Its learning rate is constant after the warmup, and a moving average of the weights is
-evaluated along the way, so that the loss after N steps is that of a training of N steps: the average stands for the decay of a schedule that
-would end there (arXiv 2405.18392, section 4). The dense model with all heads trains for S steps. A row that needs a share r of its
-operations a token (or of its time a step) trains for S / r steps, and its losses at equal operations and time are read off its curve.
+evaluated along the way: it comes near to what a decay that ended there would give (arXiv 2405.18392), so that a point of the curve stands for
+a training of that length. The dense model with all heads trains for S steps. A row that needs a share r of its operations a token (or of its
+time a step) trains for S / r steps, and its losses at equal operations and time are read off its curve. A row that goes on from the dense
+model's weights has spent what the dense model had until then.
 
 What is in OUT/heads_at_equal_compute: costs.json, measured before the first training, as the lengths follow from it; a folder a training; and
 the table as Markdown, as JSON with everything that it was made of, and as a picture of the curves.
@@ -35,10 +36,15 @@ class Row:
     settings: tuple
     cost: dict
 
+    def begun(self, steps):
+        """The step of the dense training from which it goes on, where that was evaluated; 0: from none."""
+        return spacing(steps) * round(self.form.begins * steps / spacing(steps))
+
     def lengths(self, steps, dense):
-        """The steps that take as many tokens, operations and time as `steps` of the dense model."""
-        return {"tokens": steps, "operations": steps * dense["flops_per_item"] / self.cost["flops_per_item"],
-                "time": steps * dense["step_ms"] / self.cost["step_ms"]}
+        """The steps, with those of the dense model before it, that take as many tokens, operations and time as `steps` of that model."""
+        begun = self.begun(steps)
+        own = {"tokens": 1, "operations": self.cost["flops_per_item"] / dense["flops_per_item"], "time": self.cost["step_ms"] / dense["step_ms"]}
+        return {budget: begun + (steps - begun) / own[budget] for budget in BUDGETS}
 
 
 def in_turns(measure, keys, time_field):
@@ -115,14 +121,9 @@ def folder_of(arguments, form, seed):
     return arguments.out / f"{'_'.join(words)}_{seed}"
 
 
-def branch_of(row, steps):
-    """The step of the dense training from which a row goes on; 0: from none."""
-    return spacing(steps) * round(row.form.begins * steps / spacing(steps))
-
-
 def run_of(arguments, row, seed, steps, dense, data):
     """The training of a row. What goes on from the dense model's weights has the steps that are left."""
-    begun = branch_of(row, steps)
+    begun = row.begun(steps)
     length, every = length_of(row, steps, dense) - begun, spacing(steps)
     source = folder_of(arguments, head_forms.DENSE, seed) / f"checkpoints/step_{begun:08d}"
     further = (f"init.from={source}", *row.form.start) if begun else ()
@@ -138,7 +139,7 @@ def curve_of(arguments, row, seed, steps):
         evaluations = seeded_runs.records(folder_of(arguments, form, seed), "eval")
         return {offset + record["step"]: record["loss"] for record in evaluations}
 
-    begun = branch_of(row, steps)
+    begun = row.begun(steps)
     before = {step: score for step, score in of(head_forms.DENSE, 0).items() if step <= begun} if begun else {}
     return dict(sorted((before | of(row.form, begun)).items()))
 
@@ -163,7 +164,8 @@ def results_of(arguments, rows, steps):
         curves = {seed: curve_of(arguments, row, seed, steps) for seed in arguments.seeds}
         lengths = row.lengths(steps, dense)
         scores = {budget: [at(curve, lengths[budget]) for curve in curves.values()] for budget in BUDGETS}
-        results.append({"row": row.form.name, "settings": row.settings, "cost": row.cost, "lengths": lengths, "seeds": arguments.seeds,
+        results.append({"row": row.form.name, "settings": row.settings, "cost": row.cost, "lengths": lengths, "begun": row.begun(steps),
+                        "seeds": arguments.seeds,
                         "curves": curves, "scores": scores})
     return results
 

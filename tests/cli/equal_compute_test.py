@@ -60,6 +60,12 @@ class Lengths(support.MohTest):
         self.assertEqual(equal_compute.length_of(sparse, 200, dense.cost), 260)  # 250, to the next of the evaluations, each 20 steps
         self.assertEqual(equal_compute.length_of(dense, 200, dense.cost), 200)
 
+    def test_steps_of_the_dense_model_cost_a_row_what_they_cost_that_model(self):
+        dense, static = row_of(100, 10), row_of(80, 8, head_forms.Form("half", lambda base: (), begins=0.5))
+        operations = static.lengths(200, dense.cost)["operations"]
+        self.assertAlmostEqual(100 * 100 + (operations - 100) * 80, 200 * 100)
+        self.assertEqual(static.lengths(200, dense.cost)["tokens"], 200)
+
     def test_scores_between_two_evaluations_lie_on_a_line(self):
         curve = {20: 4.0, 40: 3.0, 60: 2.5}
         self.assertAlmostEqual(equal_compute.at(curve, 40), 3.0)
@@ -74,7 +80,7 @@ class Lengths(support.MohTest):
             (self.folder / name).mkdir()
             (self.folder / name / "metrics.jsonl").write_text("".join(
                 json.dumps({"kind": "eval", "step": step, "loss": loss}) + "\n" for step, loss in records.items()), encoding="utf-8")
-        self.assertEqual(equal_compute.branch_of(row, 40), 20)
+        self.assertEqual(row.begun(40), 20)
         self.assertEqual(equal_compute.curve_of(arguments, row, 1, 40), {10: 5.0, 20: 4.0, 30: 3.8, 40: 3.2})
 
 

@@ -390,15 +390,13 @@ Section describe(MohConfig& c) {
       "straight_through", c.straight_through,
       "Gradients of the `query_norm` router, which are straight-through: from the `selected` heads, from "
       "`all` heads (which training then has to compute), or `none` except that of the load-balance loss.");
-  s.field(
-       "balance_loss", c.balance_loss,
-       "Form of the load-balance loss of a layer, with P_i the mean probability of routed head i, f_i the "
-       "share of tokens that select it, and E the number of routed heads. `code`: E sum P_i f_i, which is "
-       "`top_k` if balanced. `paper`: sum P_i f_i, which is `top_k` / E if balanced. `shares`: E sum P_i "
-       "f_i / `top_k`, which is 1 if balanced (MoA). `cv`: the squared coefficient of variation of the "
-       "heads' "
-       "importance, sums of the gates of the selected heads as shares of a token, which is 0 if balanced. If "
-       "only `gate_scaling` is given, its value holds here, too.")
+  s.field("balance_loss", c.balance_loss,
+          "Form of the load-balance loss of a layer, with P_i the mean probability of routed head i, f_i the "
+          "share of tokens that select it, and E the number of routed heads. `code`: E sum P_i f_i, which is "
+          "`top_k` if balanced. `paper`: sum P_i f_i, which is `top_k` / E if balanced. `shares`: E sum P_i "
+          "f_i / `top_k`, which is 1 if balanced (MoA). `cv`: the squared coefficient of variation of the "
+          "heads' importance, sums of the gates of the selected heads as shares of a token, which is 0 if "
+          "balanced. If only `gate_scaling` is given, its value holds here, too.")
       .of_training();
   s.field(
        "balance_scope", c.balance_scope,

@@ -70,7 +70,7 @@ bool has_collapsed(std::span<const float> load, double dead, std::int64_t items)
 bool RouterWatch::has_routers() const {
   return std::ranges::any_of(task_.model().routing(), [](const HeadRoutingOptions& layer) {
     const RouterOptions& router = layer.router;
-    return layer.kind->routes() && router.top_k < router.heads - router.num_shared;
+    return layer.kind->routes() && router.top_k > 0 && router.top_k < router.routed();
   });
 }
 
