@@ -45,6 +45,40 @@ Tensor scattered(const Tensor& y, const Tensor& gates, const SlotShape& shape) {
   return x;
 }
 
+Tensor with_sum(const Tensor& y, const Tensor& gates, const SlotShape& shape) {
+  Tensor z = empty({y.dim(0), y.dim(1), shape.slots + 1, y.dim(3)}, y.dtype(), y.device());
+  const Tensor from = aligned_on_gpu(y);
+  run_kernel("append_slot_sum", y, [&]<class Backend, class T>() {
+    GatherHeadsKernels<Backend, T>::append_sum(from.data<T>(), gates.data<Acc<T>>(), z.data<T>(), shape);
+  });
+  return z;
+}
+
+/// Checks slots y and gates of all heads.
+SlotShape gated_shape(std::string_view op, const Variable& y, const Variable& gates, const Tensor& slots) {
+  Check(op).floating("y", y).rank("y", y, 4).floating("gates", gates).rank("gates", gates, 3);
+  const SlotShape shape = slot_shape(op, y, gates.dim(2), slots);
+  Check(op)
+      .shape("gates", gates, {y.dim(0), y.dim(1), shape.heads}, "batch and tokens of y")
+      .shape("y", y, {y.dim(0), y.dim(1), shape.slots, y.dim(3)}, "the slots");
+  if (gates.device() != y.device())
+    throw DeviceError(error_message(op, "gates", device_name(y.device()), device_name(gates.device())));
+  return shape;
+}
+
+/// The gradients of y and of its gates; `run` calls the kernel with (gradient, y, gates, dy, d_gates).
+template <class Run>
+Grads gated_backward(std::string_view op, const Tensor& y, const Tensor& gates, const Tensor& gradient,
+                     DType gate_dtype, const Run& run) {
+  const Tensor dy = empty_like(y), d_gates = empty_like(gates);
+  const Tensor outputs = aligned_on_gpu(y), from = aligned_on_gpu(gradient);
+  run_kernel(op, y, [&]<class Backend, class T>() {
+    run.template operator()<Backend, T>(from.data<T>(), outputs.data<T>(), gates.data<Acc<T>>(), dy.data<T>(),
+                                        d_gates.data<Acc<T>>());
+  });
+  return {dy, d_gates.to(gate_dtype)};
+}
+
 }  // namespace
 
 Variable gather_heads(const Variable& x, const Tensor& slots) {
@@ -55,26 +89,29 @@ Variable gather_heads(const Variable& x, const Tensor& slots) {
 }
 
 Variable scatter_heads(const Variable& y, const Variable& gates, const Tensor& slots) {
-  Check("scatter_heads").floating("y", y).rank("y", y, 4).floating("gates", gates).rank("gates", gates, 3);
-  const SlotShape shape = slot_shape("scatter_heads", y, gates.dim(2), slots);
-  Check("scatter_heads")
-      .shape("gates", gates, {y.dim(0), y.dim(1), shape.heads}, "batch and tokens of y")
-      .shape("y", y, {y.dim(0), y.dim(1), shape.slots, y.dim(3)}, "the slots");
-  if (gates.device() != y.device())
-    throw DeviceError(
-        error_message("scatter_heads", "gates", device_name(y.device()), device_name(gates.device())));
+  const SlotShape shape = gated_shape("scatter_heads", y, gates, slots);
   const Tensor factors = gates.value().to(accumulate_dtype(y.dtype()));
   const DType gate_dtype = gates.dtype();
   return record("scatter_heads", scattered(y.value(), factors, shape), {y, gates},
                 [y = y.value(), factors, slots, shape, gate_dtype](const Tensor& dx) -> Grads {
-                  const Tensor dy = empty_like(y), d_gates = empty_like(factors);
-                  const Tensor outputs = aligned_on_gpu(y), gradient = aligned_on_gpu(dx);
-                  run_kernel("scatter_heads", y, [&]<class Backend, class T>() {
-                    GatherHeadsKernels<Backend, T>::scatter_backward(gradient.data<T>(), outputs.data<T>(),
-                                                                     factors.data<Acc<T>>(), dy.data<T>(),
-                                                                     d_gates.data<Acc<T>>(), shape);
-                  });
-                  return {dy, d_gates.to(gate_dtype)};
+                  return gated_backward("scatter_heads", y, factors, dx, gate_dtype,
+                                        [&]<class Backend, class T>(auto... arrays) {
+                                          GatherHeadsKernels<Backend, T>::scatter_backward(arrays..., shape);
+                                        });
+                });
+}
+
+Variable append_slot_sum(const Variable& y, const Variable& gates, const Tensor& slots) {
+  const SlotShape shape = gated_shape("append_slot_sum", y, gates, slots);
+  const Tensor factors = gates.value().to(accumulate_dtype(y.dtype()));
+  const DType gate_dtype = gates.dtype();
+  return record("append_slot_sum", with_sum(y.value(), factors, shape), {y, gates},
+                [y = y.value(), factors, slots, shape, gate_dtype](const Tensor& dz) -> Grads {
+                  return gated_backward("append_slot_sum", y, factors, dz, gate_dtype,
+                                        [&]<class Backend, class T>(auto... arrays) {
+                                          GatherHeadsKernels<Backend, T>::append_sum_backward(arrays...,
+                                                                                              shape);
+                                        });
                 });
 }
 

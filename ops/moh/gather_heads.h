@@ -17,4 +17,10 @@ Variable gather_heads(const Variable& x, const Tensor& slots);
 /// of a gate is <dx, y> over the head, 0 without a slot. Saves y, gates and slots.
 Variable scatter_heads(const Variable& y, const Variable& gates, const Tensor& slots);
 
+/// The slots y [B, T, G k, d] and after them their weighted sum, [B, T, G k + 1, d] (GQE, arXiv 2606.20945,
+/// eq. 5 and 6): z[b, t, s] = y[b, t, s], and z[b, t, G k] = sum of gates[b, t, slots[s]] y[b, t, s] over s.
+/// gates [B, T, H] as above. The gradient of a gate is <dz[b, t, G k], y[b, t, s]>, 0 without a slot. Saves
+/// y, gates and slots.
+Variable append_slot_sum(const Variable& y, const Variable& gates, const Tensor& slots);
+
 }  // namespace moh

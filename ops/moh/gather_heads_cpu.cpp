@@ -61,6 +61,43 @@ void GatherHeadsKernels<Backend, T>::scatter_backward(const T* dx, const T* y, c
       [=](std::int64_t head) { d_gates[head] = Acc<T>(0); });
 }
 
+template <class Backend, class T>
+void GatherHeadsKernels<Backend, T>::append_sum(const T* y, const Acc<T>* gates, T* z,
+                                                const SlotShape& shape) {
+  using A = Acc<T>;
+  const std::int64_t d = shape.head_dim;
+  parallel_for(
+      shape.tokens, row_grain(shape.tokens, shape.slots * d), [=](std::int64_t begin, std::int64_t end) {
+        for (std::int64_t n = begin; n < end; ++n) {
+          const T* of_slots = y + n * shape.slots * d;
+          T* to = z + n * (shape.slots + 1) * d;
+          __builtin_memcpy(static_cast<void*>(to), of_slots,
+                           static_cast<std::size_t>(shape.slots * d) * sizeof(T));
+          for_vectors_in<A>(0, d, [=](auto at) {
+            Vec<A> sum{};
+            for (std::int64_t s = 0; s < shape.slots; ++s)
+              sum += gates[n * shape.heads + shape.numbers[n * shape.slots + s]] * at.load(of_slots + s * d);
+            at.store(to + shape.slots * d, sum);
+          });
+        }
+      });
+}
+
+template <class Backend, class T>
+void GatherHeadsKernels<Backend, T>::append_sum_backward(const T* dz, const T* y, const Acc<T>* gates, T* dy,
+                                                         Acc<T>* d_gates, const SlotShape& shape) {
+  const std::int64_t d = shape.head_dim;
+  for_each_head(
+      shape,
+      [=](std::int64_t head, std::int64_t slot) {
+        const T* of_token = dz + head / shape.heads * (shape.slots + 1) * d;
+        const T* own = of_token + slot % shape.slots * d;
+        d_gates[head] =
+            gated_row_backward(of_token + shape.slots * d, y + slot * d, gates[head], dy + slot * d, d, own);
+      },
+      [=](std::int64_t head) { d_gates[head] = Acc<T>(0); });
+}
+
 template struct GatherHeadsKernels<cpu::MOH_ISA, float>;
 template struct GatherHeadsKernels<cpu::MOH_ISA, bfloat16>;
 template struct GatherHeadsKernels<cpu::MOH_ISA, double>;

@@ -173,7 +173,8 @@ Routing route_heads(const Variable& shared_logits, const Variable& routed_logits
     saved.mean_probability = empty({widths.routed}, dtype, device);
     own_balance_load = is_cv ? saved.mean_probability : saved.load;
     saved.balance_load = balance_load.defined() ? balance_load : own_balance_load;
-    if (options.groups > 1 || is_cv) saved.group_probabilities = rows(widths.routed, dtype);
+    const bool of_groups = options.groups > 1 && options.scaling != GateScaling::kShares;
+    if (of_groups || is_cv) saved.group_probabilities = rows(widths.routed, dtype);
   }
   const Tensor gates = empty({num_tokens, options.heads}, dtype, device);
   const Tensor selected = empty({num_tokens, options.heads}, DType::kUInt8, device);

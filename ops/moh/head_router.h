@@ -13,7 +13,8 @@ struct Routing {
   Variable gates;        ///< [N, H], 0 for heads that are not selected
   Variable balance;      ///< load-balance loss, a scalar; undefined without routed heads
   Tensor selected;       ///< [N, H] uint8, 1 where a head is selected
-  Tensor probabilities;  ///< [N, E] softmax of the routed logits; undefined without routed heads
+  Tensor probabilities;  ///< [N, E] softmax of the routed logits, with kShares of each group's; undefined
+                         ///< without routed heads
   Tensor top;            ///< [N, K] int32, selected routed heads, numbered from the first routed one, in the
                          ///< order of their logits (or of p + b), largest first, group by group; undefined
                          ///< without routed heads
@@ -28,6 +29,7 @@ struct Routing {
 ///   kCode:   routed gate = w_2 K m p / sum(m p), shared gate = w_1 S softmax(z_s), w = 2 softmax(z_h)
 ///   kPaper:  routed gate = a_2 m p, shared gate = a_1 softmax(z_s), a = softmax(z_h)
 ///   kBinary: 1
+///   kShares: routed gate = m q / sum(m q), shared gate = 0, with q = softmax(z_r) of each group by itself
 /// Each group of options.groups has a mask m of its own, and P of a softmax over its logits. Without
 /// two_stage, or with one kind of heads only, w = (1, 1) and a = (1/2, 1/2) or (1). Ties go to the lowest
 /// head. balance = E sum_i P_i f_i, or another form of BalanceLoss, P_i = mean over tokens of p_i, f = load.
@@ -35,7 +37,8 @@ struct Routing {
 /// Gradients: none through the selection; kCode renormalises, so unselected logits get none from the gates,
 /// and with K = 1 none at all; the balance loss reaches all routed logits through P. kBinary:
 /// d z = p (U - sum_j U_j p_j) with U the gate gradients (straight-through), 0 for heads whose outputs were
-/// not computed. Gates and selection are indexed by the heads of the layer, everything else in the router's
+/// not computed. kShares: d log q = g (U - <g, U>) with g the gates, and d z = d log q - q sum(d log q) in
+/// each group. Gates and selection are indexed by the heads of the layer, everything else in the router's
 /// order: head_order(), on the device of the logits; undefined: 0, 1 .. H - 1. `forced_top` [N, K] int32
 /// replaces the selection (comparisons with a reference of another precision), group by group. `device` is
 /// that of the results when there are no logits. `balance_load` [E], in the dtype of the gates, is the f of

@@ -24,6 +24,16 @@ template <class A>
   tile.store(p, width, probabilities);
 }
 
+/// Probabilities of the routed heads of a tile, likewise.
+template <class A>
+[[gnu::always_inline]] inline void routed_tile(const RouterArgs<A>& args, const RouterTile<A>& tile) {
+  if (!args.routed_logits) return;
+  const std::int64_t experts = args.options.routed();
+  tile.load(args.routed_logits, args.tokens, experts, tile.routed());
+  softmax_parts<A>(tile.routed(), experts, softmax_width(args.options));
+  tile.store(tile.routed(), experts, args.probabilities);
+}
+
 /// Chooses the heads of a tile, or reads a forced choice.
 template <class A>
 [[gnu::always_inline]] inline void choose_heads(const RouterArgs<A>& args, const RouterTile<A>& tile) {
@@ -32,7 +42,7 @@ template <class A>
   if (!args.routed_logits || args.forced) return count_choice(tile, experts, o.top_k, args.top);
   tile.load(args.routed_logits, args.tokens, experts, tile.routed());
   if (args.selection_bias) {
-    softmax_columns<A>(tile.routed(), experts);
+    softmax_parts<A>(tile.routed(), experts, softmax_width(o));
     for (std::int64_t e = 0; e < experts; ++e) tile.routed()[e] += args.selection_bias[e];
   }
   choose(tile, o);
@@ -54,7 +64,7 @@ template <class A>
   const std::int64_t experts = args.options.routed(), size = args.options.group_routed();
   tile.load(args.routed_logits, args.tokens, experts, tile.in_groups());
   if (args.options.balance_loss == BalanceLoss::kCv) keep_selected(tile, experts, tile.in_groups());
-  for (std::int64_t e = 0; e < experts; e += size) softmax_columns<A>(tile.in_groups() + e, size);
+  softmax_parts<A>(tile.in_groups(), experts, size);
   tile.store(tile.in_groups(), experts, args.group_probabilities);
   return tile.in_groups();
 }
@@ -115,6 +125,24 @@ template <class A>
   tile.store(tile.dz(), 2, args.d_type_logits);
 }
 
+/// Adds the gradient of the routed logits of a tile with kShares, from tile.dp(), the gradient of the gates R
+/// of selected heads: d log p = R (dR - <R, dR>), and dz = d log p - p sum(d log p) in each group.
+template <class A>
+[[gnu::always_inline]] inline void shares_backward_tile(const RouterArgs<A>& args,
+                                                        const RouterTile<A>& tile) {
+  const std::int64_t experts = args.options.routed(), size = args.options.group_routed();
+  const Vec<A> factor = routed_factor(args, tile);
+  Vec<A>*dp = tile.dp(), *p = tile.routed();
+  Vec<A> mean{};
+  for (std::int64_t e = 0; e < experts; ++e) mean += factor * p[e] * dp[e];
+  for (std::int64_t first = 0; first < experts; first += size) {
+    Vec<A> sum{};
+    for (std::int64_t e = first; e < first + size; ++e)
+      sum += dp[e] = factor * p[e] * (dp[e] - tile.times()[e] * mean);
+    for (std::int64_t e = first; e < first + size; ++e) tile.dz()[e] += dp[e] - p[e] * sum;
+  }
+}
+
 /// Adds the gradient of the routed logits of a tile from its gates to tile.dz().
 template <class A>
 [[gnu::always_inline]] inline void routed_backward_tile(const RouterArgs<A>& args,
@@ -129,6 +157,7 @@ template <class A>
     const Vec<A> d_gate = tile.gates()[head_at(args, o.num_shared + e)];
     dp[e] = binary ? d_gate : tile.times()[e] * weight * d_gate;
   }
+  if (o.scaling == GateScaling::kShares) return shares_backward_tile(args, tile);
   if (o.scaling != GateScaling::kCode) return add_softmax_backward<A>(p, dp, tile.dz(), experts);
   // R = K softmax over the selected logits, so dz = R (dR - <R, dR> / K) there and 0 elsewhere.
   Vec<A> mean{};
@@ -160,7 +189,7 @@ template <class A>
     softmax_tile(args, tile, args.shared_logits, o.num_shared, tile.shared(), args.shared_probabilities);
     softmax_tile(args, tile, args.type_logits, 2, tile.types(), args.type_probabilities);
     choose_heads(args, tile);
-    softmax_tile(args, tile, args.routed_logits, experts, tile.routed(), args.probabilities);
+    routed_tile(args, tile);
     gate_tile(args, tile);
     const Vec<A>* p = group_tile(args, tile);
     for (std::int64_t e = 0; e < experts; ++e) {

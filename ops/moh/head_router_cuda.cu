@@ -46,13 +46,19 @@ MOH_DEVICE std::int64_t head_at(const std::int32_t* order, std::int64_t i) {
   return order != nullptr ? order[i] : i;
 }
 
+/// Logits that a softmax of the routed heads is of: those of the layer, or with kShares of a group.
+MOH_DEVICE std::int64_t softmax_width(const RouterOptions& o) {
+  const std::int64_t experts = o.heads - o.num_shared;
+  return o.scaling == GateScaling::kShares ? experts / o.groups : experts;
+}
+
 /// Token t, with the factors that all its gates have in common.
 struct Token {
   const Args& args;
   std::int64_t t, experts;
-  bool code, binary;
+  bool code, binary, shares;
   float shared_weight, routed_weight;  ///< of the two kinds of heads
-  float routed_factor;                 ///< K / sum(m p), or 1
+  float routed_factor;                 ///< K / sum(m p), with kShares 1 / sum(m p), or 1
 
   MOH_DEVICE float shared_gate(std::int64_t head) const {
     if (args.shared_probabilities == nullptr) return 1;
@@ -76,20 +82,28 @@ struct Token {
 /// Must be called by all lanes, once the probabilities and the selection are written.
 MOH_DEVICE Token token_at(const Args& args, std::int64_t t) {
   const RouterOptions& o = args.options;
-  Token token{
-      args, t, o.heads - o.num_shared, o.scaling == GateScaling::kCode, o.scaling == GateScaling::kBinary, 1,
-      1,    1};
+  Token token{args,
+              t,
+              o.heads - o.num_shared,
+              o.scaling == GateScaling::kCode,
+              o.scaling == GateScaling::kBinary,
+              o.scaling == GateScaling::kShares,
+              1,
+              1,
+              1};
   const float* w = args.type_probabilities;
   if (w != nullptr) {
     token.shared_weight = token.code ? 2 * w[2 * t] : w[2 * t];
     token.routed_weight = token.code ? 2 * w[2 * t + 1] : w[2 * t + 1];
+  } else if (token.shares) {
+    token.shared_weight = 0;
   } else if (!token.code && o.num_shared > 0 && o.top_k > 0) {
     token.shared_weight = token.routed_weight = 0.5F;
   }
-  if (token.code && o.top_k > 0) {
+  if ((token.code || token.shares) && o.top_k > 0) {
     const float sum =
         sum_on_lanes(o.top_k, [&](std::int64_t r) { return token.probability(token.chosen(r)); });
-    token.routed_factor = static_cast<float>(o.top_k) / fmaxf(sum, 1.19e-7F);
+    token.routed_factor = (token.code ? static_cast<float>(o.top_k) : 1.0F) / fmaxf(sum, 1.19e-7F);
   }
   return token;
 }
@@ -133,7 +147,9 @@ MOH_KERNEL(kThreads) void route_heads_kernel(Args args) {
     softmax_on_lanes(args.type_logits + 2 * t, args.type_probabilities + 2 * t, 2);
   if (args.routed_logits != nullptr) {
     const float* logits = args.routed_logits + t * experts;
-    softmax_on_lanes(logits, args.probabilities + t * experts, experts);
+    const std::int64_t width = softmax_width(o);
+    for (std::int64_t first = 0; first < experts; first += width)
+      softmax_on_lanes(logits + first, args.probabilities + t * experts + first, width);
     device::sync_warp();
     if (!args.forced) select_on_lanes(args, t, logits);
   }
@@ -227,15 +243,31 @@ struct RoutedGradient {
   bool nothing_beside;  ///< unselected logits get no gradient, either
 
   MOH_DEVICE float at(const Token& token, std::int64_t e) const {
+    const float own = of_softmax(token, e);
+    return token.shares ? own - token.probability(e) * sum_of_group(token, e) : own;
+  }
+
+  MOH_DEVICE float of_softmax(const Token& token, std::int64_t e) const {
     const bool counts = !chosen_only || token.is_chosen(e);
     if (nothing_beside && !counts) return 0;
     return scale * token.probability(e) * ((counts ? weight * token.d_gate(e) : 0.0F) - mean);
+  }
+
+  /// d log p of the selected heads in e's group, which the top_k / G selected of each group stand in turn
+  /// for.
+  MOH_DEVICE float sum_of_group(const Token& token, std::int64_t e) const {
+    const RouterOptions& o = token.args.options;
+    const std::int64_t kept = o.top_k / o.groups, first = e / (token.experts / o.groups) * kept;
+    float sum = 0;
+    for (std::int64_t r = first; r < first + kept; ++r) sum += of_softmax(token, token.chosen(r));
+    return sum;
   }
 };
 
 // kCode: R = K softmax over the selected logits, so dz = R (dR - <R, dR> / K) there and 0 elsewhere.
 // kPaper: dz = p (dp - <p, dp>) with dp of the selected. kBinary: the same with the gradients of all gates
-// (straight-through).
+// (straight-through). kShares: R = m p / sum(m p) of softmaxes of groups, d log p = R (dR - <R, dR>), and dz
+// = d log p - p sum(d log p) in each group.
 MOH_DEVICE RoutedGradient routed_gradient(const Token& token) {
   const RouterOptions& o = token.args.options;
   if (token.args.d_gates == nullptr || (token.binary && !o.straight_through)) return {0, 0, 0, true, true};
@@ -244,12 +276,13 @@ MOH_DEVICE RoutedGradient routed_gradient(const Token& token) {
         sum_on_lanes(token.experts, [&](std::int64_t e) { return token.probability(e) * token.d_gate(e); });
     return {1, 1, mean, false, false};
   }
-  const float weight = token.routed_weight, scale = token.code ? token.routed_factor : 1.0F;
+  const bool renormalised = token.code || token.shares;
+  const float weight = token.routed_weight, scale = renormalised ? token.routed_factor : 1.0F;
   const float sum = sum_on_lanes(o.top_k, [&](std::int64_t r) {
     const std::int64_t e = token.chosen(r);
     return scale * token.probability(e) * weight * token.d_gate(e);
   });
-  return {scale, weight, token.code ? sum / static_cast<float>(o.top_k) : sum, true, token.code};
+  return {scale, weight, token.code ? sum / static_cast<float>(o.top_k) : sum, true, renormalised};
 }
 
 /// The gradient of the routed logits of a token through the balance loss.

@@ -81,6 +81,17 @@ template <class A>
   for (std::int64_t i = 0; i < n; ++i) z[i] *= share;
 }
 
+/// p = softmax(z) of each `size` columns in succession, of n, in place.
+template <class A>
+[[gnu::always_inline]] inline void softmax_parts(Vec<A>* z, std::int64_t n, std::int64_t size) {
+  for (std::int64_t e = 0; e < n; e += size) softmax_columns<A>(z + e, size);
+}
+
+/// Columns of the routed logits that a softmax is of: those of the layer, or with kShares of a group.
+inline std::int64_t softmax_width(const RouterOptions& o) {
+  return o.scaling == GateScaling::kShares ? o.group_routed() : o.routed();
+}
+
 /// Adds the backward pass of p = softmax(z) to dz: p (dp - <p, dp>).
 template <class A>
 [[gnu::always_inline]] inline void add_softmax_backward(const Vec<A>* p, const Vec<A>* dp, Vec<A>* dz,
@@ -165,6 +176,7 @@ struct TypeWeights {
 template <class A>
 [[gnu::always_inline]] inline TypeWeights<A> type_weights(const RouterArgs<A>& args,
                                                           const RouterTile<A>& tile) {
+  if (args.options.scaling == GateScaling::kShares) return {Vec<A>{}, splat(A(1))};
   const bool code = args.options.scaling == GateScaling::kCode;
   const Vec<A>* w = tile.types();
   if (args.type_probabilities) return code ? TypeWeights<A>{2 * w[0], 2 * w[1]} : TypeWeights<A>{w[0], w[1]};
@@ -182,17 +194,19 @@ template <class A>
   return args.options.scaling == GateScaling::kCode ? A(args.options.num_shared) * p : p;
 }
 
-/// The factor of p in a routed gate without the type weight: K / sum(m p), or 1.
+/// The factor of p in a routed gate without the type weight: K / sum(m p), with kShares 1 / sum(m p), or 1.
 template <class A>
 [[gnu::always_inline]] inline Vec<A> routed_factor(const RouterArgs<A>& args, const RouterTile<A>& tile) {
-  if (args.options.scaling != GateScaling::kCode) return splat(A(1));
+  const GateScaling scaling = args.options.scaling;
+  if (scaling != GateScaling::kCode && scaling != GateScaling::kShares) return splat(A(1));
   const std::int64_t experts = args.options.heads - args.options.num_shared;
   Vec<A> sum{};
   for (std::int64_t e = 0; e < experts; ++e) sum += tile.times()[e] * tile.routed()[e];
   // The best K of all heads have at least K / E of the probability; a forced selection, or the best of each
   // group, may have less.
   const A least = sizeof(A) == 8 ? A(2.2e-16) : A(1.19e-7);
-  return A(args.options.top_k) / (sum > least ? sum : splat(least));
+  const A whole = scaling == GateScaling::kCode ? A(args.options.top_k) : A(1);
+  return whole / (sum > least ? sum : splat(least));
 }
 
 /// Calls fn() with the tile on the tokens [begin, end), kLanes at a time.

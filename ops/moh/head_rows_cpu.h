@@ -20,16 +20,17 @@ template <class T>
   __builtin_memset(static_cast<void*>(to), 0, static_cast<std::size_t>(d) * sizeof(T));
 }
 
-/// dy = gate * dx, and the gradient <dx, y> of the gate.
+/// dy = gate * dx, plus the row `further` if there is one, and the gradient <dx, y> of the gate.
 template <class T>
 [[gnu::always_inline]] inline Acc<T> gated_row_backward(const T* dx, const T* y, Acc<T> gate, T* dy,
-                                                        std::int64_t d) {
+                                                        std::int64_t d, const T* further = nullptr) {
   using A = Acc<T>;
   Vec<A> sum{};
   for_vectors_in<A>(0, d, [&](auto at) {
     const Vec<A> gradient = at.load(dx);
     sum += gradient * at.load(y);
-    at.store(dy, gate * gradient);
+    const Vec<A> of_gate = gate * gradient;
+    at.store(dy, further ? of_gate + at.load(further) : of_gate);
   });
   return sum_lanes<A>(sum);
 }

@@ -18,11 +18,18 @@ struct alignas(sizeof(T) * kCount) HeadPiece {
   MOH_DEVICE void scale(float factor) {
     for (T& value : values) value = factor * static_cast<float>(value);
   }
+  /// factor * this + other, rounded once.
+  MOH_DEVICE void add_to(float factor, const HeadPiece& other) {
+    for (int j = 0; j < kCount; ++j)
+      values[j] = factor * static_cast<float>(values[j]) + static_cast<float>(other.values[j]);
+  }
 };
 
-/// dy = gate * dx, and the gradient <dx, y> of the gate, by the lanes of a warp.
-template <class T, int kCount>
-MOH_DEVICE float gated_row_backward(const T* dx, const T* y, float gate, T* dy, std::int64_t d) {
+/// dy = gate * dx, with kAdds plus the row that lies `before` elements before dx, and the gradient <dx, y> of
+/// the gate, by the lanes of a warp.
+template <class T, int kCount, bool kAdds = false>
+MOH_DEVICE float gated_row_backward(const T* dx, const T* y, float gate, T* dy, std::int64_t d,
+                                    std::int64_t before = 0) {
   using Piece = HeadPiece<T, kCount>;
   return sum_on_lanes(d / kCount, [&](std::int64_t i) {
     Piece gradient = Piece::load(dx + i * kCount);
@@ -30,7 +37,11 @@ MOH_DEVICE float gated_row_backward(const T* dx, const T* y, float gate, T* dy, 
     float sum = 0;
     for (int j = 0; j < kCount; ++j)
       sum += static_cast<float>(gradient.values[j]) * static_cast<float>(output.values[j]);
-    gradient.scale(gate);
+    if constexpr (kAdds) {
+      gradient.add_to(gate, Piece::load(dx - before + i * kCount));
+    } else {
+      gradient.scale(gate);
+    }
     gradient.store(dy + i * kCount);
     return sum;
   });

@@ -51,7 +51,7 @@ RouterWidths router_widths(const RouterOptions& o) {
     refuse("top_k", "a multiple of the " + std::to_string(o.groups) + " groups", o.top_k);
   RouterWidths widths;
   widths.routed = o.top_k > 0 ? experts : 0;
-  if (o.scaling == GateScaling::kBinary) return widths;
+  if (o.scaling == GateScaling::kBinary || o.scaling == GateScaling::kShares) return widths;
   widths.shared = o.num_shared > 1 ? o.num_shared : 0;
   widths.type = o.two_stage && o.num_shared > 0 && o.top_k > 0 ? 2 : 0;
   return widths;

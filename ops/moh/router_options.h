@@ -13,6 +13,9 @@ enum class GateScaling {
            ///< x K)
   kPaper,  ///< as the paper's equations 6-8: plain softmaxes, no renormalisation; gates sum to at most 1
   kBinary,  ///< 1 for shared and selected heads (MoH-LLaMA3); gradients by the straight-through estimator
+  kShares,  ///< shares of the selected routed heads in a weighted sum of their outputs (GQE, arXiv
+            ///< 2606.20945, eq. 5): softmaxes of each group, renormalised over all selected heads; 0 for
+            ///< shared heads
 };
 
 /// The load-balance loss of a layer, with P_i the mean probability of routed head i over the tokens and f_i
@@ -35,9 +38,9 @@ enum class BalanceLoss {
 ///
 /// With G = `groups` the routed heads are G equal parts of that order in succession, and of each a token
 /// keeps its top_k / G largest logits. Softmaxes and gates are those of the whole layer all the same, so that
-/// a selection has the gates that it has without groups. The load-balance loss is the mean of the G losses
-/// that the groups have by themselves, with E / G heads, top_k / G of them kept, and P_i the mean of a
-/// softmax over the group's logits.
+/// a selection has the gates that it has without groups, but for kShares. The load-balance loss is the mean
+/// of the G losses that the groups have by themselves, with E / G heads, top_k / G of them kept, and P_i the
+/// mean of a softmax over the group's logits.
 struct RouterOptions {
   std::int64_t heads = 0;
   std::int64_t num_shared = 0;
@@ -60,10 +63,11 @@ Tensor head_order(std::int64_t heads, std::span<const std::int64_t> shared_heads
 
 /// Widths of a layer's logits; 0: there are none.
 struct RouterWidths {
-  /// S, from matrix W_s [S, D], when S > 1 (one shared head needs no weights); 0 for kBinary
+  /// S, from matrix W_s [S, D], when S > 1 (one shared head needs no weights); 0 for kBinary, kShares
   std::int64_t shared = 0;
   std::int64_t routed = 0;  ///< E, from matrix W_r [E, D], when K > 0
-  std::int64_t type = 0;    ///< 2, from matrix W_h [2, D], when S > 0, K > 0 and two_stage; 0 for kBinary
+  std::int64_t type =
+      0;  ///< 2, from matrix W_h [2, D], when S > 0, K > 0 and two_stage; 0 for kBinary, kShares
 };
 /// Throws ValueError when the head counts contradict each other.
 RouterWidths router_widths(const RouterOptions& options);

@@ -84,12 +84,63 @@ std::vector<Tensor> scatter_gradients(const Tensor& y, const Tensor& gates, cons
   return {dy, d_gates};
 }
 
+/// The slots, and their sum with the gates of their heads.
+Tensor with_sum(const Tensor& y, const Tensor& gates, const Sizes& s) {
+  const std::int64_t slots = s.groups * s.each, d = s.head_dim;
+  Tensor z = zeros({s.batch, s.tokens, slots + 1, d}, DType::kFloat64);
+  for_each_slot(s, [&](std::int64_t head, std::int64_t slot) {
+    double* token = z.data<double>() + slot / slots * (slots + 1) * d;
+    for (std::int64_t j = 0; j < d; ++j) {
+      const double value = y.data<double>()[slot * d + j];
+      token[slot % slots * d + j] = value;
+      token[slots * d + j] += gates.data<double>()[head] * value;
+    }
+  });
+  return z;
+}
+
+/// Gradients of append_slot_sum with respect to y and gates.
+std::vector<Tensor> sum_gradients(const Tensor& y, const Tensor& gates, const Tensor& dz, const Sizes& s) {
+  const std::int64_t slots = s.groups * s.each, d = s.head_dim;
+  Tensor dy = empty_like(y), d_gates = zeros(gates.shape(), DType::kFloat64);
+  for_each_slot(s, [&](std::int64_t head, std::int64_t slot) {
+    const double* token = dz.data<double>() + slot / slots * (slots + 1) * d;
+    for (std::int64_t j = 0; j < d; ++j) {
+      const double of_sum = token[slots * d + j];
+      dy.data<double>()[slot * d + j] = token[slot % slots * d + j] + gates.data<double>()[head] * of_sum;
+      d_gates.data<double>()[head] += of_sum * y.data<double>()[slot * d + j];
+    }
+  });
+  return {dy, d_gates};
+}
+
 std::string name_of(const Sizes& s) {
   return to_string(s.of_heads()) + ", " + std::to_string(s.each) + " of each of " + std::to_string(s.groups) +
          " groups";
 }
 
 constexpr std::int64_t kManyElements = 20000;  // gradients in closed form
+
+/// Cases of an op of slots with gates.
+OpCases gated_cases(Variable (*op)(const Variable&, const Variable&, const Tensor&),
+                    Tensor (*reference)(const Tensor&, const Tensor&, const Sizes&),
+                    std::vector<Tensor> (*gradients)(const Tensor&, const Tensor&, const Tensor&,
+                                                     const Sizes&)) {
+  OpCases cases;
+  for (const Sizes& s : kSizes) {
+    cases.push_back(
+        {.name = name_of(s),
+         .inputs = {normal(s.of_slots()), uniform({s.batch, s.tokens, s.heads}, 0.5, 1.5)},
+         .run = [=](const Inputs& in) { return Outputs{op(in[0], in[1], slots_on(s, in[0].device()))}; },
+         .reference =
+             [=](const std::vector<Tensor>& in) { return std::vector{reference(in[0], in[1], s)}; }});
+    if (s.of_heads().numel() > kManyElements)
+      cases.back().gradients = [=](const std::vector<Tensor>& in, const std::vector<Tensor>& dy) {
+        return gradients(in[0], in[1], dy[0], s);
+      };
+  }
+  return cases;
+}
 
 }  // namespace
 
@@ -110,23 +161,11 @@ OP_CASES(gather_heads) {
 }
 
 OP_CASES(scatter_heads) {
-  OpCases cases;
-  for (const Sizes& s : kSizes) {
-    cases.push_back(
-        {.name = name_of(s),
-         .inputs = {normal(s.of_slots()), uniform({s.batch, s.tokens, s.heads}, 0.5, 1.5)},
-         .run =
-             [s](const Inputs& in) {
-               return Outputs{scatter_heads(in[0], in[1], slots_on(s, in[0].device()))};
-             },
-         .reference =
-             [s](const std::vector<Tensor>& in) { return std::vector{scattered(in[0], in[1], s)}; }});
-    if (s.of_heads().numel() > kManyElements)
-      cases.back().gradients = [s](const std::vector<Tensor>& in, const std::vector<Tensor>& dx) {
-        return scatter_gradients(in[0], in[1], dx[0], s);
-      };
-  }
-  return cases;
+  return gated_cases(&scatter_heads, &scattered, &scatter_gradients);
+}
+
+OP_CASES(append_slot_sum) {
+  return gated_cases(&append_slot_sum, &with_sum, &sum_gradients);
 }
 
 TEST_CASE("ops: gathering copies bits, and scattering with gates of 1 returns them") {
@@ -157,4 +196,5 @@ TEST_CASE("ops: heads and slots that do not fit are refused") {
   CHECK_THROWS_AS(scatter_heads(x, gates, slots), ShapeError);
   CHECK_THROWS_AS(scatter_heads(y, Variable(normal({2, 2, 4})), slots), ShapeError);
   CHECK_THROWS_AS(scatter_heads(y, Variable(slots), slots), DTypeError);
+  CHECK_THROWS_AS(append_slot_sum(x, gates, slots), ShapeError);
 }

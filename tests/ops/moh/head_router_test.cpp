@@ -44,6 +44,15 @@ std::vector<std::int64_t> best_of_groups(const std::vector<double>& p, const Rou
   return found;
 }
 
+/// Probabilities that are each group's own, of those of all routed heads.
+std::vector<double> softmax_of_groups(std::vector<double> p, const RouterOptions& o) {
+  for (auto group = p.begin(); group != p.end(); group += o.group_routed()) {
+    const double sum = std::accumulate(group, group + o.group_routed(), 0.0);
+    std::for_each(group, group + o.group_routed(), [&](double& each) { each /= sum; });
+  }
+  return p;
+}
+
 /// The equations of route_heads, token by token: gates, then the balance loss, of `given` loads if there are.
 std::vector<Tensor> reference(const std::vector<Tensor>& in, const RouterOptions& o,
                               const Tensor& given = {}) {
@@ -61,14 +70,16 @@ std::vector<Tensor> reference(const std::vector<Tensor>& in, const RouterOptions
     }
     std::vector<double> s = {1.0};
     if (in[0].defined()) s = softmax(in[0].data<double>() + t * o.num_shared, o.num_shared);
-    for (std::int64_t h = 0; h < o.num_shared; ++h)
+    const bool shares = o.scaling == GateScaling::kShares;
+    for (std::int64_t h = 0; h < o.num_shared && !shares; ++h)
       g[h] = w[0] * (paper ? 1.0 : static_cast<double>(o.num_shared)) * s[h];
     if (o.top_k == 0) continue;
-    const std::vector<double> p = softmax(in[1].data<double>() + t * experts, experts);
+    std::vector<double> p = softmax(in[1].data<double>() + t * experts, experts);
+    if (shares) p = softmax_of_groups(p, o);
     double kept = 0;
     for (std::int64_t e : best_of_groups(p, o)) kept += p[e];
     for (std::int64_t e : best_of_groups(p, o)) {
-      g[o.num_shared + e] = w[1] * (paper ? p[e] : o.top_k * p[e] / kept);
+      g[o.num_shared + e] = shares ? p[e] / kept : w[1] * (paper ? p[e] : o.top_k * p[e] / kept);
       load[e] += 1.0 / kTokens;
     }
     for (std::int64_t e = 0; e < experts; ++e) {
@@ -183,13 +194,15 @@ OP_CASES(route_heads) {
   }
   for (auto [heads, shared, top_k, groups] : std::vector<std::array<std::int64_t, 4>>{
            {12, 3, 6, 3}, {8, 4, 2, 2}, {6, 0, 2, 2}, {44, 2, 21, 21}, {6, 2, 4, 2}}) {
-    for (const GateScaling scaling : {GateScaling::kCode, GateScaling::kPaper}) {
+    for (const GateScaling scaling : {GateScaling::kCode, GateScaling::kPaper, GateScaling::kShares}) {
       RouterOptions o{heads, shared, top_k, scaling};
       o.groups = groups;
       if (scaling == GateScaling::kPaper) o.balance_loss = BalanceLoss::kPaper;
       cases.push_back({.name = std::to_string(o.group_top_k()) + " of " + std::to_string(o.group_routed()) +
                                " in each of " + std::to_string(groups) + " groups" +
-                               (scaling == GateScaling::kPaper ? ", paper" : ", code"),
+                               (scaling == GateScaling::kPaper  ? ", paper"
+                                : scaling == GateScaling::kCode ? ", code"
+                                                                : ", shares"),
                        .inputs = logits_for(o),
                        .run =
                            [o](const Inputs& in) {
@@ -455,6 +468,33 @@ TEST_CASE("moh: inside groups, gates are those of the layer with the same select
     forced.gates.backward(dy);
     CHECK(same(a[1].grad(), b[1].grad()));
   }
+}
+
+TEST_CASE(
+    "moh: shares of the selected heads sum to 1, also where a group's logits are far below the others") {
+  RouterOptions o{12, 4, 4, GateScaling::kShares};
+  o.groups = 4;
+  std::vector<Tensor> logits = logits_for(o);
+  REQUIRE_FALSE(logits[0].defined());
+  REQUIRE_FALSE(logits[2].defined());
+  for (std::int64_t t = 0; t < kTokens; ++t)
+    for (const std::int64_t e : {2, 3}) logits[1].data<double>()[8 * t + e] -= 1000;
+  Inputs in = {{}, Variable(logits[1].to(DType::kFloat32), true), {}};
+  const Routing r = route(in, o);
+  r.gates.backward(normal({kTokens, 12}, 9).to(DType::kFloat32));
+  CHECK(in[1].grad().all_finite());
+  for (std::int64_t t = 0; t < kTokens; ++t) {
+    const float* gates = r.gates.value().data<float>() + 12 * t;
+    CHECK(std::accumulate(gates, gates + 4, 0.0F) == 0);  // shared heads have no part
+    CHECK(std::accumulate(gates + 4, gates + 12, 0.0F) == Approx(1));
+    CHECK(std::max(gates[6], gates[7]) > 0.1F);
+  }
+  const RouterOptions one{6, 0, 2, GateScaling::kShares}, code{6, 0, 2, GateScaling::kCode};
+  const std::vector<Tensor> same = logits_for(one);
+  const Tensor shares = route(variables(same), one).gates.value(),
+               gates = route(variables(same), code).gates.value();
+  for (std::int64_t i = 0; i < shares.numel(); ++i)
+    CHECK(2 * shares.data<double>()[i] == Approx(gates.data<double>()[i]));
 }
 
 TEST_CASE("moh: the balance loss inside groups is the mean of those of the groups, in each form") {

@@ -120,6 +120,20 @@ StreamingCase make_scatter(Placement placement, std::int64_t bytes) {
           [=] { return scatter_heads(input(y), input(gates), slots); }};
 }
 
+/// Forward reads the outputs of the slots, and writes them with their sum; backward reads these gradients and
+/// the outputs, and writes gradients.
+StreamingCase make_append_sum(Placement placement, std::int64_t bytes) {
+  const std::int64_t tokens = count_for(placement.dtype, bytes, kHeads * kHeadDim);
+  const Tensor y = random_tensor({1, tokens, kSlotGroups, kHeadDim}, placement, 1);
+  const Tensor gates = random_tensor({1, tokens, kHeads}, Placement(DType::kFloat32, placement.device), 2);
+  const Tensor slots = some_slots(tokens, placement.device);
+  const double with_sum = bytes_of(y) * (kSlotGroups + 1) / kSlotGroups,
+               factors = bytes_of(gates) + bytes_of(slots);
+  return {to_string(y.shape()), bytes_of(y) + with_sum + factors,
+          2 * bytes_of(y) + with_sum + factors + bytes_of(gates),
+          [=] { return append_slot_sum(input(y), input(gates), slots); }};
+}
+
 /// The pairs of random heads of each token, half of them, as sequences of the heads.
 HeadSequences half_of_heads(std::int64_t tokens, Device device) {
   const Tensor selected = zeros({1, tokens, kHeads}, DType::kUInt8);
@@ -178,6 +192,7 @@ std::vector<StreamingFamily> of_heads() {
                 }),
           {"gather_heads", make_gather},
           {"scatter_heads", make_scatter},
+          {"append_slot_sum", make_append_sum},
           {"gather_pairs", make_gather_pairs},
           {"scatter_pairs", make_scatter_pairs},
           {"append_to_cache", make_append},
