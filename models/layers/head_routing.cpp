@@ -290,7 +290,7 @@ Variable to_heads(const Linear& map, const Variable& x, std::int64_t head_dim, c
 }
 
 Variable from_heads(const Linear& map, const Variable& heads, const HeadChoice* choice) {
-  if (choice && choice->projects_chosen_heads()) {
+  if (choice && choice->projects_chosen_heads() && choice->rule->keeps_heads()) {
     return project_from_heads(heads, map.weight(), map.bias(), choice->lists_of_heads);
   }
   return map(reshape(heads, {heads.dim(0), heads.dim(1), -1}));

@@ -118,13 +118,15 @@ class HeadRouter : public Module {
 void require_packed(std::string_view where, const HeadRoutingOptions& options, RouterSources sources);
 
 /// Attention of the heads to compute, each times its gate, zeros for the others; of all heads without a
-/// choice. q [B, T, H, d], k and v [B, T, G, d] to [B, T, H, d].
+/// choice. q [B, T, H, d], k and v [B, T, G, d] to [B, T, H, d], or to the RoutingRule::outputs of the
+/// choice.
 Variable attend(const Variable& q, const Variable& k, const Variable& v, const HeadChoice* choice,
                 const AttentionOptions& options);
 
 /// Projections between tokens [B, T, D] and heads, dense, or for the selected pairs only where that is
 /// faster. to_heads returns queries [B, T, H, d]; if `map` packs queries, keys and values, [B, T, H + 2 G,
-/// d], of which only queries are restricted. from_heads is the output projection, [B, T, H, d] to [B, T, D].
+/// d], of which only queries are restricted. from_heads is the output projection, of what attend() returns,
+/// to [B, T, D].
 Variable to_heads(const Linear& map, const Variable& x, std::int64_t head_dim, const HeadChoice* choice);
 Variable from_heads(const Linear& map, const Variable& heads, const HeadChoice* choice);
 

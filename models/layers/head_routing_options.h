@@ -49,6 +49,9 @@ struct HeadRoutingOptions {
   double balance_bias = 0;
 
   std::int64_t query_heads() const { return router.heads * unit_heads; }
+  /// Rows of width d that the output projection takes of a token: one of each query head, or
+  /// RoutingRule::outputs.
+  std::int64_t outputs() const { return rule->keeps_heads() ? query_heads() : rule->outputs(*this); }
 };
 
 /// The routed heads that a token keeps in training when the share `progress` of it is done: all E of them at

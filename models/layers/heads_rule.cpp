@@ -53,7 +53,8 @@ Tensor decode_lists(const CachedAttention& in, const HeadChoice& choice, const A
 const RoutingRule kHeadsRule{.name = "heads", .doc = "query heads.", .learns_shared = true};
 
 Registry<RoutingRule>& RoutingRule::registry() {
-  static Registry<RoutingRule> rules("routing rules", {&kHeadsRule, &kGroupsRule, &kWithinGroupsRule});
+  static Registry<RoutingRule> rules("routing rules",
+                                     {&kHeadsRule, &kGroupsRule, &kWithinGroupsRule, &kGqeRule});
   return rules;
 }
 

@@ -245,7 +245,9 @@ HeadRoutingOptions routing_of(const MohConfig& c, std::int64_t heads, std::int64
   if (!c.router->routes()) return {c.router, {heads, heads, 0}};
   const QueryGroups groups{heads, kv_heads};
   const std::int64_t units = c.routing->units(groups), unit_heads = heads / units;
-  const GateScaling scaling = c.router->binary_gates ? GateScaling::kBinary : c.gate_scaling;
+  const GateScaling scaling = c.router->binary_gates      ? GateScaling::kBinary
+                              : !c.routing->keeps_heads() ? GateScaling::kShares
+                                                          : c.gate_scaling;
   RouterOptions router{units, c.num_shared.at(layer), top_k_of(c, units, layer), scaling, c.two_stage};
   router.balance_loss = c.balance_loss;
   HeadRoutingOptions options{c.router,

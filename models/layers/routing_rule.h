@@ -39,6 +39,15 @@ Variable attend_lists(const Variable& q, const Variable& k, const Variable& v, c
                       const AttentionOptions& options);
 Tensor decode_lists(const CachedAttention& in, const HeadChoice& choice, const AttentionOptions& options);
 
+/// The functions of a rule that keeps as many heads of each KV group, in slots (HeadChoice::slots).
+void check_slots(const MohConfig& config, const RoutedLayers& of, ConfigFaults& faults);
+void require_slots(const HeadRoutingOptions& options, std::int64_t kv_heads);
+void lay_out_slots(HeadChoice& choice, std::int64_t kv_heads, const HeadRoutingOptions& options);
+/// Attention of the slots, [B, T, G k, d]: dense, over the queries of the heads in them.
+Variable attention_of_slots(const Variable& q, const Variable& k, const Variable& v, const HeadChoice& choice,
+                            const AttentionOptions& options);
+Tensor decoded_slots(const CachedAttention& in, const HeadChoice& choice, const AttentionOptions& options);
+
 /// A rule of what a router keeps of a layer, and how attention computes it: `model.moh.routing` is its name.
 /// Functions are never null.
 struct RoutingRule {
@@ -53,6 +62,9 @@ struct RoutingRule {
   bool learns_shared = false;  ///< goes with moh.learn_shared_until
   /// Attention reads lists, and so takes queries, keys and values that are packed.
   bool lists = true;
+  /// Null where the output projection has columns for each head. Else the number of outputs that `attend` and
+  /// `decode` return in place of heads, and that it has columns for; the layer's gates are then kShares.
+  std::int64_t (*outputs)(const HeadRoutingOptions& options) = nullptr;
   /// Reports what the rule has besides, as check() of models/layers/moh_config.h, which calls it.
   void (*check)(const MohConfig& config, const RoutedLayers& layers,
                 ConfigFaults& faults) = [](const MohConfig&, const RoutedLayers&, ConfigFaults&) {};
@@ -70,13 +82,16 @@ struct RoutingRule {
   Tensor (*decode)(const CachedAttention& in, const HeadChoice& choice,
                    const AttentionOptions& options) = &decode_lists;
 
+  /// Whether a dense layer, of which all heads are active, has the same parameters.
+  bool keeps_heads() const { return outputs == nullptr; }
+
   static Registry<RoutingRule>& registry();
 };
 
 using RoutingKey = Registered<RoutingRule>;
 
 // NOLINTNEXTLINE(readability-identifier-naming): constants, whose files define them
-extern const RoutingRule kHeadsRule, kGroupsRule, kWithinGroupsRule;
+extern const RoutingRule kHeadsRule, kGroupsRule, kWithinGroupsRule, kGqeRule;
 
 /// The rules as values of a configuration.
 namespace routings {
@@ -88,6 +103,8 @@ inline constexpr RoutingKey kGroups{kGroupsRule};
 /// Query heads, as many of each KV group, the query heads that share a KV head (GQE, arXiv 2606.20945).
 /// Counts stay those of the layer.
 inline constexpr RoutingKey kWithinGroups{kWithinGroupsRule};
+/// Likewise, with the outputs of GQE itself: slots, and their weighted sum.
+inline constexpr RoutingKey kGqe{kGqeRule};
 
 }  // namespace routings
 

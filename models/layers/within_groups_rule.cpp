@@ -23,15 +23,18 @@ std::string in_layer(std::int64_t layer) {
   return " (layer " + number_text(layer) + ")";
 }
 
+std::string with_rule(const MohConfig& config) {
+  return "with routing: " + std::string(config.routing->name);
+}
+
 /// Whether a count of one layer can be the same in each of its KV groups.
-bool is_multiple(std::string_view field, std::int64_t count, std::int64_t kv_heads, std::int64_t layer,
-                 ConfigFaults& faults) {
+bool is_multiple(const MohConfig& config, std::string_view field, std::int64_t count, std::int64_t kv_heads,
+                 std::int64_t layer, ConfigFaults& faults) {
   if (count % kv_heads == 0) return true;
-  faults.add(
-      {field, kRouting, kKvHeads},
-      "a multiple of " + faults.key(kKvHeads) + " (" + number_text(kv_heads) + ")",
-      number_text(count) + in_layer(layer),
-      "with routing: within_groups each KV group has as many; " + faults.key(field) + " counts the layer's");
+  faults.add({field, kRouting, kKvHeads},
+             "a multiple of " + faults.key(kKvHeads) + " (" + number_text(kv_heads) + ")",
+             number_text(count) + in_layer(layer),
+             with_rule(config) + " each KV group has as many; " + faults.key(field) + " counts the layer's");
   return false;
 }
 
@@ -48,17 +51,19 @@ bool check_shared(const MohConfig& config, std::int64_t layer, QueryGroups group
   const auto other = std::ranges::find_if(counts, [&](std::int64_t count) { return count != each; });
   if (other == counts.end()) return true;
   faults.add({kSharedHeads, kRouting, kNumShared},
-             number_text(each) + " of each " + number_text(size) +
-                 " heads that share a KV head, with routing: within_groups",
+             number_text(each) + " of each " + number_text(size) + " heads that share a KV head, " +
+                 with_rule(config),
              number_text(*other) + " of KV head " + number_text(other - counts.begin()) + in_layer(layer));
   return false;
 }
 
+}  // namespace
+
 /// Counts and lists of a layer have to be the same for each of its KV groups, and groups have several heads.
-void check_within_groups(const MohConfig& config, const RoutedLayers& of, ConfigFaults& faults) {
+void check_slots(const MohConfig& config, const RoutedLayers& of, ConfigFaults& faults) {
   const std::int64_t kv_heads = of.kv_heads;
   if (kv_heads == 0)
-    return faults.add({kRouting}, "heads or groups", "within_groups",
+    return faults.add({kRouting}, "heads or groups", std::string(config.routing->name),
                       "only language models have groups of query heads that share a KV head");
   const std::int64_t count = of.heads.at(0);
   if (kv_heads < 1 || count % kv_heads != 0) return;  // reported as such
@@ -66,14 +71,14 @@ void check_within_groups(const MohConfig& config, const RoutedLayers& of, Config
     return faults.add(
         {kRouting, kKvHeads, "heads"},
         "heads, as each of the " + number_text(count) + " query heads has a KV head of its own",
-        "within_groups",
+        std::string(config.routing->name),
         "set " + faults.key(kKvHeads) + " to a divisor of " + faults.key("heads") + " below it");
   const bool by_active = config.active != PerLayer();
   for (std::int64_t layer = 0; layer < of.layers; ++layer) {
     const std::int64_t shared = config.num_shared.at(layer);
     const std::int64_t top_k = routing_of(config, of.heads.at(layer), layer).router.top_k;
-    if (!is_multiple(kNumShared, shared, kv_heads, layer, faults) ||
-        !is_multiple(by_active ? kActive : kTopK, by_active ? shared + top_k : top_k, kv_heads, layer,
+    if (!is_multiple(config, kNumShared, shared, kv_heads, layer, faults) ||
+        !is_multiple(config, by_active ? kActive : kTopK, by_active ? shared + top_k : top_k, kv_heads, layer,
                      faults) ||
         !check_shared(config, layer, {of.heads.at(layer), kv_heads}, faults))
       return;
@@ -81,7 +86,7 @@ void check_within_groups(const MohConfig& config, const RoutedLayers& of, Config
 }
 
 /// Every KV group has as many shared heads.
-void require_groups(const HeadRoutingOptions& options, std::int64_t kv_heads) {
+void require_slots(const HeadRoutingOptions& options, std::int64_t kv_heads) {
   const RouterOptions& router = options.router;
   const auto refuse = [](const std::string& what, const std::string& expected, std::int64_t found) {
     throw ValueError(error_message("router", what, expected, std::to_string(found)));
@@ -101,17 +106,25 @@ void lay_out_slots(HeadChoice& choice, std::int64_t kv_heads, const HeadRoutingO
   choice.slots = head_slots(choice.pairs, kv_heads, choice.computed_heads / kv_heads);
 }
 
-/// Dense attention over slots of the selected heads, [B, T, G k, d].
-Variable attend_slots(const Variable& q, const Variable& k, const Variable& v, const HeadChoice& choice,
-                      const AttentionOptions& options) {
-  const Variable of_slots = attention(gather_heads(q, choice.slots), k, v, options);
-  return scatter_heads(of_slots, choice.gates, choice.slots);
+Variable attention_of_slots(const Variable& q, const Variable& k, const Variable& v, const HeadChoice& choice,
+                            const AttentionOptions& options) {
+  return attention(gather_heads(q, choice.slots), k, v, options);
 }
 
-Tensor decode_slots(const CachedAttention& in, const HeadChoice& choice, const AttentionOptions& options) {
+Tensor decoded_slots(const CachedAttention& in, const HeadChoice& choice, const AttentionOptions& options) {
   const Tensor of_slots = gather_heads(Variable(in.q), choice.slots).value();
-  const Tensor out = attention_decode(of_slots, in.k, in.v, in.count, {}, {}, options);
-  return scatter_heads(Variable(out), choice.gates, choice.slots).value();
+  return attention_decode(of_slots, in.k, in.v, in.count, {}, {}, options);
+}
+
+namespace {
+
+Variable attend_heads(const Variable& q, const Variable& k, const Variable& v, const HeadChoice& choice,
+                      const AttentionOptions& options) {
+  return scatter_heads(attention_of_slots(q, k, v, choice, options), choice.gates, choice.slots);
+}
+
+Tensor decode_heads(const CachedAttention& in, const HeadChoice& choice, const AttentionOptions& options) {
+  return scatter_heads(Variable(decoded_slots(in, choice, options)), choice.gates, choice.slots).value();
 }
 
 }  // namespace
@@ -124,10 +137,10 @@ const RoutingRule kWithinGroupsRule{
         "Language models only.",
     .parts = [](QueryGroups layer) { return std::max<std::int64_t>(layer.kv_heads, 1); },
     .lists = false,
-    .check = &check_within_groups,
-    .require = &require_groups,
+    .check = &check_slots,
+    .require = &require_slots,
     .lay_out = &lay_out_slots,
-    .attend = &attend_slots,
-    .decode = &decode_slots};
+    .attend = &attend_heads,
+    .decode = &decode_heads};
 
 }  // namespace moh

@@ -166,6 +166,10 @@ void check(const LlamaConfig& c, ConfigFaults& faults) {
   if (c.moh.learn_shared_until != 0)
     faults.add({"moh.learn_shared_until"}, "0 for a language model", number_text(c.moh.learn_shared_until));
   if (c.moh.routed == RoutedRows::kQueriesKeysValues) check_head_sequences(c, faults);
+  if (!c.moh.routing->keeps_heads() && c.attention_gate != AttentionGate::kNone)
+    faults.add({"attention_gate", "moh.routing"},
+               "none with " + faults.key("moh.routing") + ": " + std::string(c.moh.routing->name), "gates",
+               "they are of heads, and its outputs are others");
   const std::int64_t kv_heads = spelt_out(c).kv_heads;
   check(c.moh,
         {.layers = c.layers,

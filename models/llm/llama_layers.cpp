@@ -24,6 +24,14 @@ Variable rotated(const Variable& heads, const std::optional<RmsNorm>& norm, cons
   return norm ? norm_rope(heads, norm->weight(), norm->eps(), table, starts) : rope(heads, table, starts);
 }
 
+/// The heads of a rule whose outputs are others, [B, T, H, d], zeros where a token did not select them.
+Tensor heads_in_slots(const Variable& q, const Variable& k, const Variable& v, HeadChoice choice,
+                      const AttentionOptions& options) {
+  const NoGrad no_grad;
+  choice.gates = Variable(full(choice.gates.shape(), 1, choice.gates.dtype(), q.device()));
+  return routings::kWithinGroups->attend(q, k, v, choice, options).value();
+}
+
 }  // namespace
 
 LlamaAttention::LlamaAttention(const LlamaConfig& c, std::int64_t layer, Placement placement)
@@ -33,7 +41,7 @@ LlamaAttention::LlamaAttention(const LlamaConfig& c, std::int64_t layer, Placeme
       q_proj_(c.hidden, c.heads * c.head_dim, c.qkv_bias, placement),
       k_proj_(c.hidden, c.kv_heads * c.head_dim, c.qkv_bias, placement),
       v_proj_(c.hidden, c.kv_heads * c.head_dim, c.qkv_bias, placement),
-      o_proj_(c.heads * c.head_dim, c.hidden, c.o_bias, placement),
+      o_proj_(routing_of(c, layer).outputs() * c.head_dim, c.hidden, c.o_bias, placement),
       output_gate_(c.attention_gate, c.hidden, c.heads, c.head_dim, placement) {
   add_child("q_proj", q_proj_);
   add_child("k_proj", k_proj_);
@@ -89,15 +97,15 @@ RoutedKeys::Heads LlamaAttention::routed_heads(const Projections& p) const {
 }
 
 void LlamaAttention::show(const ForwardContext& context, const Variable& x, const Projections& p,
-                          const Variable& heads) const {
+                          const Tensor& heads) const {
   const bool routed = has_routed_keys(p);  // then a head's scores are those of its own sequence
   context.observer->observe({.layer = layer_,
                              .x = x.value(),
                              .q = routed ? Tensor() : p.q.value(),
                              .k = routed ? Tensor() : p.k.value(),
                              .v = routed ? Tensor() : p.v.value(),
-                             .heads = heads.value(),
-                             .output = o_proj_.weight().value(),
+                             .heads = heads,
+                             .output = has_heads(p) ? o_proj_.weight().value() : Tensor(),
                              .window = window_,
                              .document_starts = context.document_starts,
                              .choice = p.choice ? &*p.choice : nullptr});
@@ -112,7 +120,8 @@ LayerOutput LlamaAttention::forward(const Variable& x, const RopeTable& table,
   const Variable heads = has_routed_keys(p) ? routed_keys_->forward(routed_heads(p), table, *choice, context)
                                             : attend(p.q, p.k, p.v, choice, causal);
   const Variable out = scaled_heads(output_gate_(x, heads), context.head_scales_of(layer_));
-  if (context.observer != nullptr) show(context, x, p, out);
+  if (context.observer != nullptr)
+    show(context, x, p, has_heads(p) ? out.value() : heads_in_slots(p.q, p.k, p.v, *choice, causal));
   LayerOutput output{from_heads(o_proj_, out, choice), {}};
   if (p.choice) output.routing = summarize(*p.choice);
   return output;
@@ -172,7 +181,8 @@ Variable LlamaAttention::decode_each(const Variable& x, const RopeTable& table,
                                      std::span<const PieceOfText> pieces) const {
   const NoGrad no_grad;
   const Projections p = project(x, table, {.equal_rows = true});
-  const Tensor out = empty(p.q.shape(), x.dtype(), x.device());
+  const std::int64_t outputs = router_ ? router_->options().outputs() : p.q.dim(2);
+  const Tensor out = empty({1, x.dim(1), outputs, head_dim_}, x.dtype(), x.device());
   const auto decode_pieces = [&](std::span<const PieceOfText> some) {
     for (const PieceOfText& piece : some) {
       const Tensor heads = decode_piece(p, table, piece);

@@ -65,10 +65,12 @@ class LlamaAttention : public Module {
 
   /// Whether the projections are those of RoutedKeys.
   bool has_routed_keys(const Projections& p) const { return routed_keys_ && p.choice; }
+  /// Whether attention's outputs are those of the heads.
+  static bool has_heads(const Projections& p) { return !p.choice || p.choice->rule->keeps_heads(); }
   RoutedKeys::Heads routed_heads(const Projections& p) const;
 
   void show(const ForwardContext& context, const Variable& x, const Projections& p,
-            const Variable& heads) const;
+            const Tensor& heads) const;
 
   std::int64_t layer_, head_dim_, window_;
   Linear q_proj_, k_proj_, v_proj_, o_proj_;

@@ -91,6 +91,7 @@ FORMS = (
     Form("MoH, 50%, 4 query heads for each KV head", moh(0.5), KV_SHARE),
     Form("whole KV groups, 50%", moh_groups(0.5), KV_SHARE),
     Form("within KV groups, 50%", moh(0.5, "model.moh.routing=within_groups", shared=0.25, groups=True), KV_SHARE),
+    Form("within KV groups, 50%, with the outputs of GQE", moh(0.5, "model.moh.routing=gqe", shared=0.25, groups=True), KV_SHARE),
 )
 
 

@@ -33,6 +33,7 @@ TEXT_RUNS = {
     "document mask": MASK,
     "groups": {"model.kv_heads": 2, "model.moh.routing": "groups"},
     "within groups": {"model.kv_heads": 2, "model.moh.routing": "within_groups", "model.moh.num_shared": 0, "model.moh.top_k": 2},
+    "gqe": {"model.kv_heads": 2, "model.moh.routing": "gqe", "model.moh.num_shared": 0, "model.moh.top_k": 2},
     "routed keys": {"model.moh.routed": "queries_keys_values", "model.moh.positions": "head", "model.moh.shared_window": 3, **MASK},
     "gates": {"model.attention_gate": "head"},
     "gates of elements": {**support.DENSE, "model.attention_gate": "element"},
@@ -108,6 +109,7 @@ FORMATS = {
 # ---- Where a cell of the table is a message ----
 
 NOT_WRITTEN = {("routed keys", "hf"): "model.moh.routed: expected queries, as the exported code has keys and values of all tokens",
+               ("gqe", "hf"): "model.moh.routing: expected one of heads, groups, within_groups for transformers, found gqe",
                ("moh vit", "hf"): "expected a dense vision transformer, which timm has too",
                ("gated vit", "hf"): "expected a dense vision transformer, which timm has too",
                ("learned heads", "hf"): "expected a dense vision transformer, which timm has too",
@@ -336,6 +338,9 @@ class TextPairs(Pairs):
 
     def test_within_groups(self):
         self.run_of("within groups")
+
+    def test_grouped_query_experts(self):
+        self.run_of("gqe")
 
     def test_routed_keys_and_values(self):
         self.run_of("routed keys")

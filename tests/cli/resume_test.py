@@ -35,6 +35,9 @@ class KillAndResume(support.MohTest):
     def test_query_norm_router(self):
         self.check(QUERY_NORM)
 
+    def test_grouped_query_experts(self):
+        self.check({"model.kv_heads": 2, "model.moh.routing": "gqe", "model.moh.num_shared": 0, "model.moh.top_k": 2})
+
     def test_accumulation(self):
         self.check({"train.batch_size": 2, "train.accumulate": 3})
 

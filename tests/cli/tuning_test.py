@@ -211,6 +211,12 @@ class Distillation(Tuning):
             with self.subTest(settings=settings):
                 self.refused("train", self.config(), *settings, says=[says])
         self.refused("train", self.config(DENSE), "init.distill.weight=1", "init.distill.teacher=twin", says=["source for a dense model"])
+        gqe = {"model.kv_heads": 2, "model.moh.routing": "gqe", "model.moh.num_shared": 0, "model.moh.top_k": 2}
+        self.refused("train", self.config(gqe), "init.distill.weight=1", "init.distill.teacher=twin",
+                     says=["source with model.moh.routing: gqe, whose parameters are those of no dense model"])
+        self.train({**DENSE, "model.kv_heads": 2}, "output.dir=grouped", "train.steps=1")
+        self.refused("train", self.config(gqe), "init.from=grouped",
+                     says=["o_proj.weight", "with model.moh.routing: gqe the output projection is of slots"])
 
     def test_the_plan_counts_the_teacher(self):
         totals = {}

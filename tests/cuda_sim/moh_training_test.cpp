@@ -108,6 +108,12 @@ TEST_CASE("sim: inside KV groups a model computes what it does on the CPU, forwa
   }
 }
 
+TEST_CASE("sim: with the outputs of GQE likewise") {
+  LlamaConfig config = small_model(routers::kLearned);
+  config.moh.routing = routings::kGqe;
+  check_like_cpu(config);
+}
+
 TEST_CASE("sim: with routed keys and values likewise") {
   for (const RouterKey router : {routers::kLearned, routers::kQueryNorm}) {
     for (const HeadPositions positions : {HeadPositions::kSequence, HeadPositions::kHead})

@@ -1,5 +1,5 @@
 // Attention layers with other routings than that of heads against plain loops of Python, in float64:
-// tests/golden/within_groups/make.py and tests/golden/routed_keys/make.py.
+// tests/golden/within_groups/make.py, tests/golden/gqe/make.py and tests/golden/routed_keys/make.py.
 
 #include <catch2/catch.hpp>
 #include <string>
@@ -26,11 +26,12 @@ LlamaConfig config_of(const Json& file, const Json& golden_case) {
     c.moh.positions = golden_case["positions"] == "head" ? HeadPositions::kHead : HeadPositions::kSequence;
     c.moh.shared_window = golden_case["shared_window"];
   } else {
-    c.moh.routing = routings::kWithinGroups;
+    c.moh.routing = golden_case.contains("routing") ? routings::kGqe : routings::kWithinGroups;
   }
-  c.moh.shared_heads.every = file["shared"].get<std::vector<std::int64_t>>();
+  const Json& sizes = file.contains("shared") ? file : golden_case;
+  c.moh.shared_heads.every = sizes["shared"].get<std::vector<std::int64_t>>();
   c.moh.num_shared = static_cast<std::int64_t>(c.moh.shared_heads.every.size());
-  c.moh.top_k = file["top_k"].get<std::int64_t>();
+  c.moh.top_k = sizes["top_k"].get<std::int64_t>();
   c.moh.two_stage = golden_case["two_stage"];
   if (golden_case["scaling"] == "paper") c.moh.gate_scaling = GateScaling::kPaper;
   if (golden_case["form"] == "paper") c.moh.balance_loss = BalanceLoss::kPaper;
@@ -68,6 +69,10 @@ void check_layers(const Json& file) {
 
 TEST_CASE("golden: attention inside KV groups, gates, load-balance loss and gradients") {
   check_layers(golden_layers("within_groups"));
+}
+
+TEST_CASE("golden: grouped query experts, weights, load-balance loss and gradients") {
+  check_layers(golden_layers("gqe"));
 }
 
 TEST_CASE("golden: routed keys and values, gates, load-balance loss and gradients") {

@@ -100,10 +100,12 @@ std::vector<LlamaConfig> kinds_of_models() {
   kinds.back().moh.routing = routings::kGroups;
   kinds.back().moh.num_shared = 0;
   kinds.back().moh.top_k = 1;
-  kinds.push_back(test::tiny_llama());
-  kinds.back().moh.routing = routings::kWithinGroups;
-  kinds.back().moh.num_shared = 0;
-  kinds.back().moh.top_k = kinds.back().kv_heads;
+  for (const RoutingKey routing : {routings::kWithinGroups, routings::kGqe}) {
+    kinds.push_back(test::tiny_llama());
+    kinds.back().moh.routing = routing;
+    kinds.back().moh.num_shared = 0;
+    kinds.back().moh.top_k = kinds.back().kv_heads;
+  }
   return kinds;
 }
 

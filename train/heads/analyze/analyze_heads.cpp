@@ -78,9 +78,11 @@ LayerReport report_of(const HeadAnalysis::Layer& layer, std::size_t labels, doub
       report.by_source.push_back(layer.use.of_label(static_cast<std::int64_t>(label)));
   }
   MOH_CHECK(layer.moments, "every layer has been watched");
-  const Tensor output = layer.output.to(kCpu);
-  for (const HeadGroup& group : layer.heads.groups())
-    report.rank_of_groups.emplace_back(group, layer.moments->of_group(group, output, tolerance));
+  for (const HeadGroup& group : layer.heads.groups()) {
+    if (!layer.output.defined()) break;  // the output projection has no columns for each head
+    report.rank_of_groups.emplace_back(group,
+                                       layer.moments->of_group(group, layer.output.to(kCpu), tolerance));
+  }
   for (std::int64_t h = 0; h < layer.heads.heads; ++h)
     report.rank_of_heads.push_back(layer.moments->of_head(h, tolerance));
   return report;

@@ -103,7 +103,7 @@ void HeadAnalysis::compare(Layer& layer, const AttentionTrace& trace, const Tens
     layer.similarity.add({.q = as_floats(trace.q.select(b)),
                           .k = as_floats(trace.k.select(b)),
                           .heads = heads.select(b),
-                          .output = as_floats(trace.output),
+                          .output = trace.output.defined() ? as_floats(trace.output) : Tensor(),
                           .causal = trace.causal,
                           .window = trace.window,
                           .document_starts = starts.defined() ? starts.select(b) : Tensor(),

@@ -203,12 +203,13 @@ void HeadSimilarity::add_of_all(Communicator& processes) {
 }
 
 void HeadSimilarity::add(const SequenceTrace& trace) {
-  const std::int64_t tokens = trace.heads.dim(0), heads = trace.heads.dim(1), out = trace.output.dim(0);
+  const std::int64_t tokens = trace.heads.dim(0), heads = trace.heads.dim(1);
   MOH_CHECK(static_cast<std::int64_t>(trace.selected.size()) == tokens * heads,
             "`selected` has an element for every token and head");
   for_each_block(tokens, heads * tokens, [&](Block block) { add_patterns(attention_, trace, block); });
   add_cosines(outputs_, trace, trace.heads, {0, tokens});
-  for_each_block(tokens, heads * out, [&](Block block) {
+  if (!trace.output.defined()) return;
+  for_each_block(tokens, heads * trace.output.dim(0), [&](Block block) {
     add_cosines(contributions_, trace, contributions_of(trace, block), block);
   });
 }

@@ -139,6 +139,14 @@ struct SourceMatch {
   std::vector<GatedProjection> missing_gates;
 };
 
+/// Why a dense source never fits the model; empty if one may.
+std::string why_no_dense_source(const FamilyConfig& run) {
+  const MohConfig* moh = run.moh();
+  if (moh == nullptr || moh->routing->keeps_heads()) return "";
+  return "; with model.moh.routing: " + std::string(moh->routing->name) +
+         " the output projection is of slots, and no dense model can be continued";
+}
+
 /// Throws CheckpointError that lists the differences between the model and the source.
 SourceMatch match_source(const Model& model, const WeightFile& weights, const Family& family,
                          const FamilyConfig& run) {
@@ -153,8 +161,8 @@ SourceMatch match_source(const Model& model, const WeightFile& weights, const Fa
   match.missing_routers = take_routers(model, weights, differences);
   match.missing_gates = take_gates(model, weights, differences);
   if (differences.none()) return match;
-  throw CheckpointError("init.from: " + weights.path().string() +
-                        ": the tensors do not match the model: " + list(differences));
+  throw CheckpointError("init.from: " + weights.path().string() + ": the tensors do not match the model: " +
+                        list(differences) + why_no_dense_source(run));
 }
 
 /// Checks the same for the model of a run, without allocating it.
@@ -328,7 +336,8 @@ void initialise_from_source(const Model& model, const StoredModel& source, const
   const MohConfig* moh = run.family->moh();
   if (!routers.empty()) {
     start_routers(model, routers, run, calibration);
-  } else if (moh != nullptr && moh->router->routes() && calibration.size() > 0) {
+  } else if (moh != nullptr && moh->router->routes() && moh->routing->keeps_heads() &&
+             calibration.size() > 0) {
     log_divergence("router " + std::string(name_of(moh->router)), model, calibration);
   }
 }

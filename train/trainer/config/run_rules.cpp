@@ -135,6 +135,11 @@ void check_distill(const RunConfig& run, Rules& rules) {
   } else if (distill.teacher == TeacherKind::kTwin && !moh->router->routes()) {
     rules.refuse({"init.distill.teacher", "init.distill.weight", "model.moh.router"},
                  "source for a dense model, which is its own twin", "twin");
+  } else if (distill.teacher == TeacherKind::kTwin && !moh->routing->keeps_heads()) {
+    rules.refuse({"init.distill.teacher", "init.distill.weight", "model.moh.routing"},
+                 "source with model.moh.routing: " + std::string(moh->routing->name) +
+                     ", whose parameters are those of no dense model",
+                 "twin");
   } else if (distill.teacher == TeacherKind::kSource && run.init.from.empty()) {
     rules.refuse({"init.from", "init.distill.teacher"}, "the checkpoint of the teacher", "none");
   }

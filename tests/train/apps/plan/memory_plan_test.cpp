@@ -200,6 +200,9 @@ TEST_CASE("plan: memory and operations of heads inside KV groups") {
   const double slots = step_flops(config, make_task).routed;
   model_of(config).moh.routing = routings::kHeads;
   CHECK(slots == Approx(step_flops(config, make_task).routed).epsilon(0.01));
+  model_of(config).moh.router = routers::kLearned;
+  model_of(config).moh.routing = routings::kGqe;
+  check_plan(config);
 }
 
 TEST_CASE("plan: memory of models with gates") {
