@@ -105,6 +105,7 @@ set(MOH_HEADERS_BEHIND
   models/vision/relative_positions.h
   models/vision/transnext_attention.h
   models/vision/transnext_layers.h
+  ops/attention/aggregated_attention.h
   ops/loss/divisor.h
   ops/optim/adamw.h
   train/comm/communicator.h

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 
 #include "core/tensor.h"
 
@@ -14,7 +15,7 @@ struct AttentionTrace {
   std::int64_t layer = 0;
   Tensor x;  ///< [B, T, D], the layer's input after its norm
   /// [B, T, H, d], [B, T, G, d] twice; q and k after the rotary embedding. Undefined in attention whose
-  /// scores are not q k^T / sqrt(d) (models/vision/transnext_attention.h).
+  /// scores are not q k^T / sqrt(d).
   Tensor q, k, v;
   /// [B, T, H, d], input of the output projection: times the gate, 0 where not selected. With a RoutingRule
   /// that has other outputs, the heads without a gate.
@@ -24,6 +25,9 @@ struct AttentionTrace {
   std::int64_t window = 0;      ///< and to so many at most, itself included; 0: no window
   Tensor document_starts = {};  ///< [B, T] int32, and to none before these (ForwardContext); undefined: none
   const HeadChoice* choice = nullptr;  ///< null in a dense layer
+  /// In attention of other scores, where two heads see the same keys: the probabilities of a sequence, [T, H,
+  /// K] in float32 on the CPU. Empty: those of q and k, or none that could be compared.
+  std::function<Tensor(std::int64_t sequence)> patterns = {};
 };
 
 /// Callback with the tensors of attention layers during a forward pass (ForwardContext::observer).

@@ -5,6 +5,7 @@
 
 #include "core/error.h"
 #include "models/layers/attention_observer.h"
+#include "models/vision/transnext_patterns.h"
 #include "ops/activation/gelu.h"
 #include "ops/activation/relu.h"
 #include "ops/attention/aggregated_attention.h"
@@ -100,24 +101,53 @@ Variable TransNextAttention::pooled(const Variable& x, const StageGrid& grid) co
   return kv_heads_of(reshape(kv, {x.dim(0), grid.pooled.tokens(), -1}));
 }
 
-Variable TransNextAttention::heads_of(const Variable& x, const StageGrid& grid,
-                                      const HeadChoice* choice) const {
-  const std::int64_t d = options_.head_dim;
+TransNextAttention::Operands TransNextAttention::operands_of(const Variable& x, const StageGrid& grid,
+                                                             const HeadChoice* choice) const {
   const Variable biases = cpb_fc2_(relu(cpb_fc1_(Variable(grid.positions.coordinates))));
-  const CosineParameters cosine{query_embedding_, temperature_, position_bias(biases, grid.positions.index)};
+  Operands in;
+  in.cosine = {query_embedding_, temperature_, position_bias(biases, grid.positions.index)};
+  in.q = to_heads(pool_ ? pool_->q : *qkv_, x, options_.head_dim, choice);
+  if (pool_) {
+    in.local = kv_heads_of(pool_->kv(x));
+    in.pooled = pooled(x, grid);
+  } else if (options_.single_kv_head) {
+    in.q = repeat_heads(in.q, options_.heads, options_.heads);
+  }
+  return in;
+}
+
+Variable TransNextAttention::heads_of(const Operands& in, const StageGrid& grid,
+                                      const HeadChoice* choice) const {
   SelectedPairs selected;
   if (choice != nullptr) selected = {choice->gates, choice->lists};
   selected.kept_percent = options_.kept_keys;
-  if (!pool_) {
-    const Variable qkv = to_heads(*qkv_, x, d, choice);
-    return cosine_attention_packed(
-        options_.single_kv_head ? repeat_heads(qkv, options_.heads, options_.heads) : qkv, cosine, selected);
-  }
-  const Variable q = to_heads(pool_->q, x, d, choice);
-  const Variable local = kv_heads_of(pool_->kv(x));
-  return aggregated_attention(q, local, pooled(x, grid), cosine,
+  if (!pool_) return cosine_attention_packed(in.q, in.cosine, selected);
+  return aggregated_attention(in.q, in.local, in.pooled, in.cosine,
                               {window_->bias, window_->tokens, window_->token_bias},
                               {grid.tokens.height, grid.tokens.width, options_.window}, selected);
+}
+
+void TransNextAttention::show(AttentionObserver& observer, const Variable& x, const StageGrid& grid,
+                              const Operands& in, const Variable& heads, const HeadChoice* choice) const {
+  AttentionPatterns patterns{.q = in.q.value(),
+                             .pooled = pool_ ? in.pooled.value() : in.q.value(),
+                             .first_key = pool_ ? 0 : options_.heads,
+                             .query_embedding = in.cosine.query_embedding.value(),
+                             .temperature = in.cosine.temperature.value(),
+                             .position_bias = in.cosine.position_bias.value(),
+                             .grid = {grid.tokens.height, grid.tokens.width, options_.window},
+                             .kept_percent = options_.kept_keys};
+  if (pool_) {
+    patterns.local = in.local.value();
+    patterns.window_bias = window_->bias.value();
+  }
+  observer.observe({.layer = options_.layer,
+                    .x = x.value(),
+                    .heads = heads.value(),
+                    .output = proj_.weight().value(),
+                    .causal = false,
+                    .choice = choice,
+                    .patterns = [patterns](std::int64_t image) { return patterns.of_image(image); }});
 }
 
 LayerOutput TransNextAttention::forward(const Variable& x, const StageGrid& grid,
@@ -125,16 +155,10 @@ LayerOutput TransNextAttention::forward(const Variable& x, const StageGrid& grid
   std::optional<HeadChoice> choice;
   if (router_ && !context.all_heads) choice = (*router_)({.x = x}, context, options_.layer);
   const HeadChoice* chosen = choice ? &*choice : nullptr;
+  const Operands in = operands_of(x, grid, chosen);
   const Variable heads =
-      scaled_heads(output_gate_(x, heads_of(x, grid, chosen)), context.head_scales_of(options_.layer));
-  if (context.observer != nullptr) {
-    context.observer->observe({.layer = options_.layer,
-                               .x = x.value(),
-                               .heads = heads.value(),
-                               .output = proj_.weight().value(),
-                               .causal = false,
-                               .choice = chosen});
-  }
+      scaled_heads(output_gate_(x, heads_of(in, grid, chosen)), context.head_scales_of(options_.layer));
+  if (context.observer != nullptr) show(*context.observer, x, grid, in, heads, chosen);
   LayerOutput output{from_heads(proj_, heads, chosen), {}, {}};
   if (choice) output.routing = summarize(*choice);
   return output;

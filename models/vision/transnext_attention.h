@@ -11,6 +11,7 @@
 #include "models/layers/linear.h"
 #include "models/layers/output_gate.h"
 #include "models/vision/relative_positions.h"
+#include "ops/attention/aggregated_attention.h"
 
 namespace moh {
 
@@ -64,8 +65,17 @@ class TransNextAttention : public Module {
     LayerNorm norm;
   };
 
+  /// Queries, keys and values: in full attention all of them packed in `q`.
+  struct Operands {
+    Variable q, local, pooled;
+    CosineParameters cosine;
+  };
+
   Variable kv_heads_of(const Variable& kv) const;
-  Variable heads_of(const Variable& x, const StageGrid& grid, const HeadChoice* choice) const;
+  Operands operands_of(const Variable& x, const StageGrid& grid, const HeadChoice* choice) const;
+  Variable heads_of(const Operands& in, const StageGrid& grid, const HeadChoice* choice) const;
+  void show(AttentionObserver& observer, const Variable& x, const StageGrid& grid, const Operands& in,
+            const Variable& heads, const HeadChoice* choice) const;
   Variable pooled(const Variable& x, const StageGrid& grid) const;
 
   TransNextAttentionOptions options_;

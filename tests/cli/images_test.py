@@ -212,6 +212,12 @@ class Images(support.MohTest):
         self.assertEqual(report["unit"], "images")
         self.assertEqual(report["model"]["stages"], [1, 2])
         self.assertEqual(len(report["sources"]), 8)
+        for layer, heads in zip(report["layers"], (2, 4, 4)):
+            for kind in ("attention", "outputs", "contributions"):
+                matrix = layer["similarity"][kind]["matrix"]
+                self.assertEqual([len(row) for row in matrix], [heads] * heads)
+            # Two heads share some of the softmax over neighbours and pooled tokens, and not all of it.
+            self.assertTrue(0 < layer["similarity"]["attention"]["mean"]["all"] < 1)
         routed = report["layers"][2]
         for source in routed["by_source"]:
             self.assertAlmostEqual(sum(source["load"]), 3, places=4)  # one shared, two of three routed

@@ -93,9 +93,7 @@ AnalysisInputs analysis_of_pictures(const RunConfig& run, const ImageModel& mode
   const auto held_out = [&] { return open_image_data(run, DataUse::kEvaluation)->validation; };
   const auto open = [](const std::vector<std::string>& paths) { return open_pictures(paths); };
   std::vector<AnalyzedPicture> items = analyzed_pictures(files, open, held_out, most, inputs);
-  // Attention patterns are those of q k^T / sqrt(d) alone, which a ViT has.
-  const bool vit = images.model.architecture == ImageArchitecture::kVit;
-  const std::int64_t compared = vit ? std::min(std::ssize(items), options.similarity_tokens / tokens) : 0;
+  const std::int64_t compared = std::min(std::ssize(items), options.similarity_tokens / tokens);
   inputs.similarity_tokens = compared * tokens;
   const auto passes = std::make_shared<const Passes>(
       std::move(items), evaluation_view_of(images.settled_data()), inputs.options.batch_size, compared);

@@ -94,20 +94,22 @@ void HeadAnalysis::add_of_all(Communicator& processes) {
 
 void HeadAnalysis::compare(Layer& layer, const AttentionTrace& trace, const Tensor& heads,
                            std::span<const std::uint8_t> selected) const {
-  if (!trace.q.defined()) return;  // no attention of queries to keys that could be compared
+  if (!trace.q.defined() && !trace.patterns) return;  // no attention that could be compared
   const std::int64_t per_sequence = heads.dim(1) * heads.dim(2);
   const Tensor starts = trace.document_starts.defined() ? trace.document_starts.to(kCpu) : Tensor();
   for (std::int64_t b = 0; b < heads.dim(0); ++b) {
     if (!pass_.for_similarity[static_cast<std::size_t>(b)]) continue;
     const auto begin = selected.begin() + b * per_sequence;
-    layer.similarity.add({.q = as_floats(trace.q.select(b)),
-                          .k = as_floats(trace.k.select(b)),
+    const bool has_queries = trace.q.defined();
+    layer.similarity.add({.q = has_queries ? as_floats(trace.q.select(b)) : Tensor(),
+                          .k = has_queries ? as_floats(trace.k.select(b)) : Tensor(),
                           .heads = heads.select(b),
                           .output = trace.output.defined() ? as_floats(trace.output) : Tensor(),
                           .causal = trace.causal,
                           .window = trace.window,
                           .document_starts = starts.defined() ? starts.select(b) : Tensor(),
-                          .selected = {begin, begin + per_sequence}});
+                          .selected = {begin, begin + per_sequence},
+                          .patterns = trace.patterns ? trace.patterns(b) : Tensor()});
   }
 }
 

@@ -116,10 +116,12 @@ Tensor attention_patterns(const SequenceTrace& trace, Block block) {
 }
 
 void add_patterns(HeadPairs& pairs, const SequenceTrace& trace, Block block) {
-  const Tensor patterns = attention_patterns(trace, block);
-  const std::int64_t heads = pairs.heads(), keys = keys_of_block(trace, block);
+  const bool are_given = trace.patterns.defined();
+  const Tensor patterns =
+      are_given ? trace.patterns.slice(block.begin, block.end) : attention_patterns(trace, block);
+  const std::int64_t heads = pairs.heads(), keys = patterns.numel() / (block.size() * heads);
   add_pairs(pairs, trace, block, [&](std::int64_t t, std::int64_t i, std::int64_t j) {
-    const Block seen = keys_of_token(trace, t);
+    const Block seen = are_given ? Block{0, keys} : keys_of_token(trace, t);
     if (trace.causal && seen.size() == 1) return std::numeric_limits<double>::quiet_NaN();  // left out
     const float* rows = patterns.data<float>() + (t - block.begin) * heads * keys + seen.begin;
     const auto distance = [](float a, float b) { return std::abs(a - b); };

@@ -47,6 +47,7 @@ struct SequenceTrace {
   std::int64_t window = 0;             ///< and to so many at most, itself included; 0: no window
   Tensor document_starts = {};         ///< [T] int32, and to none before these; undefined: none
   std::vector<std::uint8_t> selected;  ///< [T, H]
+  Tensor patterns = {};  ///< [T, H, K], the probabilities in place of q and k; undefined: those of q and k
 };
 
 /// Three measures of how similar the heads of a layer are. Each has a value for two heads and a token that
