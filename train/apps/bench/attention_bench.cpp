@@ -33,12 +33,8 @@ void check(AttentionBenchOptions& o) {
   require_option(o.window == 0 || std::ranges::count(o.causal, false) == 0, kAttentionBench, "window",
                  "a causal mask (--causal, not --full)", o.window);
   require_option(o.pooled >= 0, kAttentionBench, "pooled", "0 or more", o.pooled);
-  if (o.routed_keys) {
-    require_option(o.kv_heads == o.heads, kAttentionBench, "kv-heads", "as many as heads with --routed-keys",
-                   o.kv_heads);
-    require_option(std::ranges::count(o.causal, false) == 0 && o.window == 0 && o.pooled == 0,
-                   kAttentionBench, "routed-keys", "a causal mask without a window (--causal)", 1);
-  }
+  require_option(!o.routed_keys || (o.window == 0 && o.pooled == 0), kAttentionBench, "routed-keys",
+                 "neither --window nor --pooled", 1);
   if (o.pooled == 0) return;
   require_option(o.kv_heads == o.heads, kAttentionBench, "kv-heads", "as many as heads with --pooled",
                  o.kv_heads);
@@ -220,10 +216,10 @@ AttentionComparison compare(const AttentionBenchOptions& o, std::int64_t tokens,
 
 /// The share of the (query, key) pairs of dense attention that a candidate computes.
 double share_of_pairs(const AttentionBenchOptions& o, const AttentionCandidate& candidate) {
-  const auto heads = static_cast<double>(o.heads), kept = static_cast<double>(o.kept_heads(candidate.active));
-  if (!candidate.routed_keys) return kept / heads;  // the same for every position
-  const double shared = std::min(static_cast<double>(o.heads / 8), kept), routed = heads - shared;
-  return (shared + (kept - shared) * (kept - shared) / routed) / heads;
+  const auto heads = static_cast<double>(o.heads);
+  const std::int64_t kept = o.kept_heads(candidate.active), shared = std::min(o.heads / 8, kept);
+  if (!candidate.routed_keys) return static_cast<double>(kept) / heads;  // the same for every position
+  return pairs_of_routed_keys(shared, kept - shared, o.heads - shared) / heads;
 }
 
 Row describe(const AttentionBenchOptions& o, const AttentionComparison& c,

@@ -44,6 +44,10 @@ void check(AttentionCases& c, std::string_view bench) {
                  "a divisor of the " + std::to_string(c.heads) + " heads", c.kv_heads);
   require_option(!c.within_groups || c.kv_heads < c.heads, bench, "kv-heads",
                  "fewer than the " + std::to_string(c.heads) + " heads with --within-groups", c.kv_heads);
+  require_option(!c.routed_keys || c.kv_heads == c.heads, bench, "kv-heads",
+                 "as many as heads with --routed-keys", c.kv_heads);
+  require_option(!c.routed_keys || std::ranges::count(c.causal, false) == 0, bench, "routed-keys",
+                 "a causal mask (--causal, not --full)", 1);
   require_option(is_floating(c.dtype), bench, "dtype", "a floating dtype", dtype_name(c.dtype));
   require_option(c.warmups >= 0, bench, "warmups", "0 or more", c.warmups);
   require_option(c.head_dim >= 1 && c.head_dim <= 256, bench, "head-dim", "1 to 256", c.head_dim);
@@ -53,6 +57,11 @@ void check(AttentionCases& c, std::string_view bench) {
   for (double active : c.active) {
     require_option(active > 0.0 && active <= 1.0, bench, "active", "a share above 0, at most 1", active);
   }
+}
+
+double pairs_of_routed_keys(std::int64_t shared, std::int64_t kept, std::int64_t routed) {
+  const auto selected = static_cast<double>(kept);
+  return static_cast<double>(shared) + (kept > 0 ? selected * selected / static_cast<double>(routed) : 0);
 }
 
 double AttentionComparison::visible_keys() const {

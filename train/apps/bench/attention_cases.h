@@ -38,6 +38,10 @@ struct AttentionCases {
   bool measures_within_groups(std::int64_t kept) const { return within_groups && kept % kv_heads == 0; }
 };
 
+/// Pairs of a query and a key with routed keys, in those that one head has over all tokens: `shared` heads
+/// have as many, and `kept` of `routed` heads, selected equally often, kept^2 / routed together.
+double pairs_of_routed_keys(std::int64_t shared, std::int64_t kept, std::int64_t routed);
+
 /// Checks the options above, sets kv_heads if it is 0; throws ValueError naming `bench` and the option.
 void check(AttentionCases& cases, std::string_view bench);
 

@@ -27,10 +27,15 @@ void check(ModuleBenchOptions& o) {
   require_option(o.head_dim % 2 == 0, kModuleBench, "head-dim", "an even number", o.head_dim);
 }
 
+/// Shared heads of a MoH layer that keeps `kept` heads.
+std::int64_t shared_of(const ModuleBenchOptions& o, std::int64_t kept) {
+  return std::min(o.heads / 8, kept - 1);
+}
+
 /// The routing of a MoH layer that keeps `kept` heads; none (a dense layer) if it keeps all.
 HeadRoutingOptions routing_for(const ModuleBenchOptions& o, std::int64_t kept) {
   if (kept == o.heads) return {};
-  const std::int64_t shared = std::min(o.heads / 8, kept - 1);
+  const std::int64_t shared = shared_of(o, kept);
   return {routers::kLearned, {o.heads, shared, kept - shared}};
 }
 
@@ -38,6 +43,7 @@ HeadRoutingOptions routing_for(const ModuleBenchOptions& o, std::int64_t kept) {
 struct Kept {
   std::int64_t heads;
   bool within_groups = false;
+  bool routed_keys = false;
 };
 
 LlamaConfig llama_of(const ModuleBenchOptions& o, std::int64_t tokens, Kept kept) {
@@ -51,6 +57,10 @@ LlamaConfig llama_of(const ModuleBenchOptions& o, std::int64_t tokens, Kept kept
   c.moh.router = routing.kind;
   c.moh.num_shared = routing.router.num_shared;
   c.moh.top_k = routing.router.top_k;
+  if (kept.routed_keys) {
+    c.moh.routed = RoutedRows::kQueriesKeysValues;
+    c.moh.positions = HeadPositions::kHead;
+  }
   if (!kept.within_groups) return c;
   const std::int64_t shared = c.moh.num_shared.every / o.kv_heads * o.kv_heads;
   c.moh.routing = routings::kWithinGroups;
@@ -66,6 +76,7 @@ AttentionCandidate candidate_with(const ModuleBenchOptions& o, bool causal, Kept
   AttentionCandidate candidate{.dense = kept.heads == o.heads,
                                .active = static_cast<double>(kept.heads) / static_cast<double>(o.heads),
                                .within_groups = kept.within_groups,
+                               .routed_keys = kept.routed_keys,
                                .leaves = {x}};
   std::shared_ptr<const Module> module;  // kept alive by `forward`
   if (causal) {
@@ -102,18 +113,27 @@ AttentionComparison compare(const ModuleBenchOptions& o, std::int64_t tokens, bo
       continue;
     }
     c.candidates.push_back(candidate_with(o, causal, {kept}, x));
-    if (o.measures_within_groups(kept)) c.candidates.push_back(candidate_with(o, causal, {kept, true}, x));
+    if (o.measures_within_groups(kept))
+      c.candidates.push_back(candidate_with(o, causal, {kept, /*within_groups=*/true}, x));
+    if (o.routed_keys)
+      c.candidates.push_back(candidate_with(o, causal, {kept, false, /*routed_keys=*/true}, x));
   }
   return c;
 }
 
+std::optional<RoutedRows> routed_rows(const AttentionCandidate& candidate) {
+  if (candidate.dense) return std::nullopt;
+  return candidate.routed_keys ? RoutedRows::kQueriesKeysValues : RoutedRows::kQueries;
+}
+
 Row describe(const ModuleBenchOptions& o, const AttentionComparison& c, const AttentionCandidate& candidate) {
   const PassTimes &times = candidate.times, &dense = c.candidates.front().times;
-  const double saving =
-      attention_module_multiplications(o, c.visible_keys(), o.heads, false) /
-      attention_module_multiplications(o, c.visible_keys(), o.kept_heads(candidate.active), !candidate.dense);
+  const double saving = attention_module_multiplications(o, c.visible_keys(), o.heads, std::nullopt) /
+                        attention_module_multiplications(o, c.visible_keys(), o.kept_heads(candidate.active),
+                                                         routed_rows(candidate));
   const std::string_view op = candidate.dense           ? "attention_module"
                               : candidate.within_groups ? "moh_within_groups_module"
+                              : candidate.routed_keys   ? "moh_routed_keys_module"
                                                         : "moh_attention_module";
   Row row = first_members(o, op, c);
   row.add("width", o.width);
@@ -121,8 +141,11 @@ Row describe(const ModuleBenchOptions& o, const AttentionComparison& c, const At
   row.add("kv_heads", o.kv_heads);
   row.add("head_dim", o.head_dim);
   add_mask(row, c);
-  if (o.within_groups)
-    row.show({"form", {}, -6}, candidate.dense ? "dense" : candidate.within_groups ? "slots" : "listed");
+  if (o.within_groups || o.routed_keys)
+    row.show({"form", {}, -6}, candidate.dense           ? "dense"
+                               : candidate.within_groups ? "slots"
+                               : candidate.routed_keys   ? "packed"
+                                                         : "listed");
   row.add("active", candidate.active, {"active", Row::significant(3)});
   add_medians(row, times);
   row.add("forward_spread", relative_spread(times.forward));
@@ -137,12 +160,15 @@ Row describe(const ModuleBenchOptions& o, const AttentionComparison& c, const At
 }  // namespace
 
 double attention_module_multiplications(const ModuleBenchOptions& o, double visible,
-                                        std::int64_t active_heads, bool routed) {
+                                        std::int64_t active_heads, std::optional<RoutedRows> routed) {
   const auto width = static_cast<double>(o.width), d = static_cast<double>(o.head_dim);
   const auto heads = static_cast<double>(o.heads), active = static_cast<double>(active_heads);
-  const auto kv_heads = static_cast<double>(o.kv_heads > 0 ? o.kv_heads : o.heads);
-  return 2 * (active + kv_heads) * d * width + 2 * active * d * visible +
-         (routed ? (heads + 2) * width : 0.0);
+  const bool routes_keys = routed == RoutedRows::kQueriesKeysValues;
+  const double kv_heads = routes_keys ? active : static_cast<double>(o.kv_heads > 0 ? o.kv_heads : o.heads);
+  const std::int64_t shared = shared_of(o, active_heads);
+  const double pairs =
+      routes_keys ? pairs_of_routed_keys(shared, active_heads - shared, o.heads - shared) : active;
+  return 2 * (active + kv_heads) * d * width + 2 * pairs * d * visible + (routed ? (heads + 2) * width : 0.0);
 }
 
 void run_module_bench(const ModuleBenchOptions& asked, const std::function<void(const Row&)>& on_row) {

@@ -199,6 +199,9 @@ void add_attention_options(CLI::App& command, AttentionArgs<Options>& args) {
       "--within-groups", options.within_groups,
       "Also measure shares inside KV groups (routing: within_groups), where it is the same number "
       "of heads of each");
+  command.add_flag("--routed-keys", options.routed_keys,
+                   "Also measure shares with keys and values of the selected heads alone (routed: "
+                   "queries_keys_values), with --causal");
   add_active(command, options.active);
   command.add_flag("--causal", args.causal, "Causal attention (default: full)");
   command.add_flag("--full", args.full, "Full attention; with --causal both are measured");
@@ -210,9 +213,6 @@ void add_bench_attention(const Commands& commands) {
   const auto [command, args] =
       add_command(commands, "attention", "Compare head-sparse with dense attention", bench_attention);
   add_attention_options(command, args);
-  command.add_flag("--routed-keys", args.options.routed_keys,
-                   "Also measure shares with keys and values of the selected heads alone (routed: "
-                   "queries_keys_values), with --causal");
   command.add_option("--window", args.options.window,
                      "Keys that a query sees at most (sliding window), with --causal; 0: no window");
   command.add_flag("--listed", args.options.listed,
@@ -239,7 +239,8 @@ void add_bench_module(const Commands& commands) {
   command.footer(R"(Examples:
   moh bench module
   moh bench module --width 2048 --heads 32 --tokens 512 --active 1.0,0.5 --causal --json
-  moh bench module --width 2048 --heads 32 --kv-heads 8 --tokens 1024 --causal --within-groups)");
+  moh bench module --width 2048 --heads 32 --kv-heads 8 --tokens 1024 --causal --within-groups
+  moh bench module --width 2048 --heads 32 --tokens 1024 --causal --routed-keys)");
 }
 
 void add_bench_step(const Commands& commands) {

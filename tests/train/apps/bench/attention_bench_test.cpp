@@ -112,6 +112,10 @@ TEST_CASE("bench: attention with routed keys stands beside lists, at its share o
   options.causal = {true, false};
   CHECK_THROWS_WITH(rows_of(options),
                     Catch::Contains("bench attention: routed-keys: expected a causal mask"));
+  options.causal = {true};
+  options.window = 8;
+  CHECK_THROWS_WITH(rows_of(options),
+                    "bench attention: routed-keys: expected neither --window nor --pooled, found 1");
   options.kv_heads = 4;
   CHECK_THROWS_WITH(rows_of(options),
                     "bench attention: kv-heads: expected as many as heads with --routed-keys, found 4");

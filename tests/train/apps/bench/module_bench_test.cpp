@@ -52,10 +52,16 @@ TEST_CASE("bench: the ideal saving of the module counts what the active heads ne
   o.heads = 4;
   o.head_dim = 2;
   // Keys and values 2 * 4 * 2 * 8, queries and output 2 * a * 2 * 8, scores and values 2 * a * 2 * 10.
-  CHECK(attention_module_multiplications(o, 10, 4, false) == 128 + 128 + 160);
-  CHECK(attention_module_multiplications(o, 10, 2, true) == 128 + 64 + 80 + 6 * 8);
+  CHECK(attention_module_multiplications(o, 10, 4, std::nullopt) == 128 + 128 + 160);
+  CHECK(attention_module_multiplications(o, 10, 2, RoutedRows::kQueries) == 128 + 64 + 80 + 6 * 8);
+  // Keys and values of two heads, each of which sees half of the tokens.
+  CHECK(attention_module_multiplications(o, 10, 2, RoutedRows::kQueriesKeysValues) == 64 + 64 + 40 + 6 * 8);
   o.kv_heads = 2;
-  CHECK(attention_module_multiplications(o, 10, 2, true) == 64 + 64 + 80 + 6 * 8);
+  CHECK(attention_module_multiplications(o, 10, 2, RoutedRows::kQueries) == 64 + 64 + 80 + 6 * 8);
+  // Two shared heads see all tokens, each of the 14 others 5/14 of them.
+  o.heads = o.kv_heads = 16;
+  CHECK(attention_module_multiplications(o, 10, 7, RoutedRows::kQueriesKeysValues) ==
+        Approx(4 * 7 * 2 * 8 + 2 * (2 + 25.0 / 14) * 2 * 10 + 18 * 8));
 }
 
 TEST_CASE("bench: a module inside KV groups stands beside lists where the heads are the same of each") {
@@ -79,6 +85,28 @@ TEST_CASE("bench: a module inside KV groups stands beside lists where the heads 
   options.kv_heads = 0;
   CHECK_THROWS_WITH(rows_of(options),
                     "bench module: kv-heads: expected fewer than the 4 heads with --within-groups, found 4");
+}
+
+TEST_CASE("bench: a module with routed keys stands beside lists") {
+  ModuleBenchOptions options = small_module();
+  options.tokens = {16};
+  options.causal = {true};
+  options.active = {1.0, 0.5};
+  options.routed_keys = true;
+  const std::vector<Row> rows = rows_of(options);
+  REQUIRE(rows.size() == 3);
+  const auto listed = nlohmann::json::parse(rows[1].json()), routed = nlohmann::json::parse(rows[2].json());
+  CHECK(listed["op"] == "moh_attention_module");
+  CHECK(routed["op"] == "moh_routed_keys_module");
+  CHECK(routed["active"] == 0.5);
+  CHECK(routed["ideal_forward_saving"] > listed["ideal_forward_saving"]);
+  CHECK(rows[2].table_line().find("    16  causal  packed     0.5") == 0);
+  options.causal = {true, false};
+  CHECK_THROWS_WITH(rows_of(options),
+                    "bench module: routed-keys: expected a causal mask (--causal, not --full), found 1");
+  options.kv_heads = 2;
+  CHECK_THROWS_WITH(rows_of(options),
+                    "bench module: kv-heads: expected as many as heads with --routed-keys, found 2");
 }
 
 TEST_CASE("bench: module refuses options that are out of range, naming them") {
