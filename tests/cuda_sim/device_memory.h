@@ -76,15 +76,15 @@ class DeviceMemory {
   mutable std::recursive_mutex mutex_;
 };
 
-/// Names of the kernels that were launched, for the test that every kernel is covered.
+/// How often each kernel was launched, by name.
 class LaunchLog {
  public:
   static LaunchLog& instance();
-  void add(const char* name) { names_.insert(name); }
-  const std::set<std::string>& names() const { return names_; }
+  void add(const char* name) { ++counts_[name]; }
+  const std::map<std::string, std::int64_t>& counts() const { return counts_; }
 
  private:
-  std::set<std::string> names_;
+  std::map<std::string, std::int64_t> counts_;
 };
 
 }  // namespace moh::sim
