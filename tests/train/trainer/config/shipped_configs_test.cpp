@@ -197,6 +197,35 @@ TEST_CASE("shipped configs: MoH-LLaMA3-8B inside KV groups has the paper's count
   CHECK(print_resolved(groups) == print_resolved(paper));
 }
 
+TEST_CASE("shipped configs: both stages of LLaMA-MoE v2 keep 7 of LLaMA3-8B's 8 KV groups") {
+  const RunConfig first = load_shipped("llama_moe_v2_attention");
+  RunConfig second = load_shipped("llama_moe_v2_attention_stage2");
+  for (const HeadRoutingOptions& layer : routing_of(model_of(first))) {
+    CHECK(layer.kind == routers::kLearned);
+    CHECK(layer.unit_heads == 4);
+    CHECK(layer.router.heads == 8);
+    CHECK(layer.router.num_shared == 0);
+    CHECK(layer.router.top_k == 7);
+  }
+  CHECK(activated_heads(routing_of(model_of(first))) == 7.0 / 8);
+  CHECK(model_of(first).vocab_size == 128256);
+  CHECK(second.init.from == first.output.dir.string());
+  const double tokens_per_step = 256.0 * 4096;
+  CHECK(static_cast<double>(first.train.steps + second.train.steps) == std::floor(2.5e9 / tokens_per_step));
+  for (const RunConfig& stage : {first, second}) {
+    CHECK(stage.train.batch_size * stage.train.accumulate == 256);
+    CHECK(stage.schedule.peak == 2e-5);
+    CHECK(stage.schedule.warmup_steps == std::llround(0.03 * static_cast<double>(stage.train.steps)));
+    CHECK(stage.optim.adamw.weight_decay == 0);
+  }
+  second.init = first.init;
+  second.output = first.output;
+  second.train = first.train;
+  second.schedule = first.schedule;
+  language_run(second).data.train = language_run(first).data.train;
+  CHECK(print_resolved(second) == print_resolved(first));
+}
+
 TEST_CASE("shipped configs: MoH-LLM-S with routed keys is MoH-LLM-S at 50% but for these") {
   RunConfig routed = load_shipped("moh_llm_s_routed_keys"), moh = load_shipped("moh_llm_s_50");
   MohConfig& of_routed = model_of(routed).moh;
