@@ -18,9 +18,10 @@ TABLE.json there.
 With --full the configurations are trained at the paper's size. docs/reproduce.md has a line for each table.
 
 heads_at_equal_compute is no table of the paper: every way to use fewer heads over one dense model, at equal tokens, operations and time
-(docs/benchmarks/heads.md). --config names the model, which may have any size:
+(docs/benchmarks/heads.md). --config names the model, a language model or a ViT of any size:
 
     scripts/reproduce.py heads_at_equal_compute --config configs/heads/language.yaml --data input.txt --seeds 1,2,3 --jobs 2 --threads 1
+    scripts/reproduce.py heads_at_equal_compute --config configs/heads/vision.yaml --data cifar10 --seeds 1,2,3 --jobs 2 --threads 1
 """
 
 import argparse

@@ -1,5 +1,5 @@
-"""The table heads_at_equal_compute: every way to use fewer heads (head_forms.py) beside the dense model, at equal tokens, at equal operations
-and at equal time.
+"""The table heads_at_equal_compute: every way to use fewer heads (head_forms.py) beside the dense model, a language model or a ViT, at equal
+tokens (of classifiers, pictures), at equal operations and at equal time.
 
 One training a row and seed gives all three losses. Its learning rate is constant after the warmup, and a moving average of the weights is
 evaluated along the way: it comes near to what a decay that ended there would give (arXiv 2405.18392), so that a point of the curve stands for
@@ -25,12 +25,12 @@ from . import head_forms, moh, report, scaled
 NAME = "heads_at_equal_compute"
 ROUNDS, DECODE_CONTEXT = 5, 512
 EVALUATIONS = 10  # of the dense model's training
-BUDGETS = ("tokens", "operations", "time")
+BUDGETS = ("items", "operations", "time")  # items are tokens or pictures
 
 
 @dataclass(frozen=True)
 class Row:
-    """A form with its settings, and what it costs: parameters, operations a token, times in ms."""
+    """A form with its settings, and what it costs: parameters, operations an item, times in ms."""
 
     form: head_forms.Form
     settings: tuple
@@ -41,9 +41,9 @@ class Row:
         return spacing(steps) * round(self.form.begins * steps / spacing(steps))
 
     def lengths(self, steps, dense):
-        """The steps, with those of the dense model before it, that take as many tokens, operations and time as `steps` of that model."""
+        """The steps, with those of the dense model before it, that take as many items, operations and time as `steps` of that model."""
         begun = self.begun(steps)
-        own = {"tokens": 1, "operations": self.cost["flops_per_item"] / dense["flops_per_item"], "time": self.cost["step_ms"] / dense["step_ms"]}
+        own = {"items": 1, "operations": self.cost["flops_per_item"] / dense["flops_per_item"], "time": self.cost["step_ms"] / dense["step_ms"]}
         return {budget: begun + (steps - begun) / own[budget] for budget in BUDGETS}
 
 
@@ -57,7 +57,7 @@ def in_turns(measure, keys, time_field):
     return {key: {**of_key[0], time_field: statistics.median(times[key]), "times": times[key]} for key, of_key in found.items()}
 
 
-def costs_of(arguments, rows, data):
+def costs_of(arguments, rows, data, decodes):
     """{form's name: what it costs}, measured once for a folder. Rows that come later are measured beside the dense one, and their times
     are those that they would have had beside its first ones."""
     note, dense = arguments.out / "costs.json", head_forms.DENSE.name
@@ -67,15 +67,16 @@ def costs_of(arguments, rows, data):
     asked = {name: settings for name, settings in rows.items() if name == dense or name not in known}
     steps = in_turns(lambda name: {"step_ms": 1000 * moh.step_seconds(arguments.moh, arguments.config, (*asked[name], *data), arguments.threads)},
                      asked, "step_ms")
-    decoded = in_turns(lambda name: decode_of(arguments, (*asked[name], *data)), asked, "token_ms")
+    decoded = in_turns(lambda name: decode_of(arguments, (*asked[name], *data)), asked, "token_ms") if decodes else {}
     of_step = known[dense]["step_ms"] / steps[dense]["step_ms"] if known else 1
-    of_token = known[dense]["decode_ms"] / decoded[dense]["token_ms"] if known else 1
+    of_token = known[dense]["decode_ms"] / decoded[dense]["token_ms"] if known and decodes else 1
     for name in [name for name in asked if name not in known]:
         plan = moh.plan(arguments.moh, arguments.config, (*asked[name], *data))
         known[name] = {"parameters": plan["parameters"], "flops_per_item": plan["flops_per_item"], "items_per_step": plan["items_per_step"],
-                       "active_heads": plan["activated_heads"], "step_ms": of_step * steps[name]["step_ms"], "step": steps[name]["times"],
-                       "decode_ms": of_token * decoded[name]["token_ms"], "decode": decoded[name]["times"],
-                       "kv_bytes": decoded[name]["kv_bytes_per_token"], "read_bytes": decoded[name]["read_bytes_per_token"]}
+                       "active_heads": plan["activated_heads"], "step_ms": of_step * steps[name]["step_ms"], "step": steps[name]["times"]}
+        if decodes:
+            known[name] |= {"decode_ms": of_token * decoded[name]["token_ms"], "decode": decoded[name]["times"],
+                            "kv_bytes": decoded[name]["kv_bytes_per_token"], "read_bytes": decoded[name]["read_bytes_per_token"]}
     seeded_runs.write_atomically(note, json.dumps(known, indent=1) + "\n")
     return known
 
@@ -98,21 +99,21 @@ def length_of(row, steps, dense):
     return every * math.ceil(max(row.lengths(steps, dense).values()) / every - 1e-9)
 
 
-def choose_steps(arguments, rows, own):
+def choose_steps(arguments, rows, own, data):
     """Steps of the dense model: those of the configuration, or as many as the budget allows."""
     if arguments.budget is None:
         return own
     dense = rows[0].cost
     seconds = sum(length_of(row, 1000, dense) / 1000 * row.cost["step_ms"] / 1000 for row in rows)
-    held_out = scaled.HELD_OUT["text"] / 3 / dense["items_per_step"]
-    besides = 1.5 * EVALUATIONS * held_out * sum(row.cost["step_ms"] / 1000 for row in rows)
+    besides = 1.5 * EVALUATIONS * scaled.evaluation_steps(dense, data) * sum(row.cost["step_ms"] / 1000 for row in rows)
     return min(own, scaled.fitting_steps(arguments, time.monotonic(), seconds, besides, EVALUATIONS))
 
 
-def schedule_of(steps):
+def schedule_of(task, steps):
     """A constant rate, and an average over about the last tenth of the dense model's steps."""
     every = spacing(steps)
-    return ("schedule.kind=constant", f"schedule.warmup_steps={max(1, steps // 10)}", f"ema.decay={max(0.0, 1 - 20 / steps):.6g}",
+    in_steps = (*scaled.EPOCHS_OFF, "schedule.warmup_epochs=0") if task.data == "images" else ()
+    return (*in_steps, "schedule.kind=constant", f"schedule.warmup_steps={max(1, steps // 10)}", f"ema.decay={max(0.0, 1 - 20 / steps):.6g}",
             f"eval.every={every}", f"log.every={max(1, every // 2)}")
 
 
@@ -121,7 +122,7 @@ def folder_of(arguments, form, seed):
     return arguments.out / f"{'_'.join(words)}_{seed}"
 
 
-def run_of(arguments, row, seed, steps, dense, data):
+def run_of(arguments, task, row, seed, steps, dense, data):
     """The training of a row. What goes on from the dense model's weights has the steps that are left."""
     begun = row.begun(steps)
     length, every = length_of(row, steps, dense) - begun, spacing(steps)
@@ -129,15 +130,15 @@ def run_of(arguments, row, seed, steps, dense, data):
     further = (f"init.from={source}", *row.form.start) if begun else ()
     # The dense model keeps the checkpoints that others begin from.
     kept = ("checkpoint.keep_last=1000",) if row.form is head_forms.DENSE else ()
-    settings = (*row.settings, *data, *schedule_of(steps), *further, *kept, f"train.steps={length}", f"checkpoint.every={every}", f"seed={seed}")
+    settings = (*row.settings, *data, *schedule_of(task, steps), *further, *kept, f"train.steps={length}", f"checkpoint.every={every}", f"seed={seed}")
     return seeded_runs.Run(f"{row.form.name}, seed {seed}", arguments.config, folder_of(arguments, row.form, seed), settings)
 
 
-def curve_of(arguments, row, seed, steps):
-    """{step: score} of a run, with the dense model's part of it where it went on from there."""
+def curve_of(arguments, row, seed, steps, number="loss"):
+    """{step: loss, or another number of evaluations} of a run, with the dense model's part of it where it went on from there."""
     def of(form, offset):
         evaluations = seeded_runs.records(folder_of(arguments, form, seed), "eval")
-        return {offset + record["step"]: record["loss"] for record in evaluations}
+        return {offset + record["step"]: record[number] for record in evaluations}
 
     begun = row.begun(steps)
     before = {step: score for step, score in of(head_forms.DENSE, 0).items() if step <= begun} if begun else {}
@@ -157,40 +158,58 @@ def at(curve, step):
     return (1 - share) * curve[before] + share * curve[after]
 
 
-def results_of(arguments, rows, steps):
-    """One record a row: its costs, its curves by seed, its scores by budget and seed."""
+def results_of(arguments, task, rows, steps):
+    """One record a row: its costs, its curves by seed, its losses by budget and seed; of classifiers top-1 at equal operations."""
     dense, results = rows[0].cost, []
     for row in rows:
         curves = {seed: curve_of(arguments, row, seed, steps) for seed in arguments.seeds}
         lengths = row.lengths(steps, dense)
         scores = {budget: [at(curve, lengths[budget]) for curve in curves.values()] for budget in BUDGETS}
-        results.append({"row": row.form.name, "settings": row.settings, "cost": row.cost, "lengths": lengths, "begun": row.begun(steps),
-                        "seeds": arguments.seeds,
-                        "curves": curves, "scores": scores})
+        result = {"row": row.form.name, "settings": row.settings, "cost": row.cost, "lengths": lengths, "begun": row.begun(steps),
+                  "seeds": arguments.seeds, "curves": curves, "scores": scores}
+        if task.data == "images":
+            of_top1 = [curve_of(arguments, row, seed, steps, "top1") for seed in arguments.seeds]
+            result["top1"] = [100 * at(curve, lengths["operations"]) for curve in of_top1]
+        results.append(result)
     return results
 
 
-COLUMNS = ("heads", "parameters", "operations a token", "KV bytes a token", "bytes read a decoded token", "step, ms", "to dense",
-           "decoding a token, ms", "to dense", *(f"loss at equal {budget}" for budget in BUDGETS), "to dense, equal operations")
+def columns_of(task):
+    """(heading, cell) of the table: a cell is a function of a row's result and the dense one's."""
+    def cost(key, form, to_dense=False):
+        return lambda result, dense: form(result["cost"][key] / (dense["cost"][key] if to_dense else 1))
+
+    def ratio(key):
+        return "to dense", cost(key, "{:.2f}".format, to_dense=True)
+
+    def loss(budget):
+        return lambda result, dense: seeded_runs.with_interval(result["scores"][budget], ".4f")
+
+    def difference(result, dense):
+        pairs = zip(result["scores"]["operations"], dense["scores"]["operations"])
+        return seeded_runs.with_interval([ours - theirs for ours, theirs in pairs], "+.4f") if result is not dense else "0"
+
+    columns = [("heads", lambda result, dense: result["row"]), ("parameters", cost("parameters", report.count)),
+               (f"operations a {task.item}", cost("flops_per_item", report.count))]
+    if task.decodes:
+        columns += [("KV bytes a token", cost("kv_bytes", report.number)), ("bytes read a decoded token", cost("read_bytes", report.count))]
+    columns += [("step, ms", cost("step_ms", "{:.4g}".format)), ratio("step_ms")]
+    if task.decodes:
+        columns += [("decoding a token, ms", cost("decode_ms", "{:.3g}".format)), ratio("decode_ms")]
+    columns += [(f"loss at equal {task.items if budget == 'items' else budget}", loss(budget)) for budget in BUDGETS]
+    columns += [("to dense, equal operations", difference)]
+    if task.data == "images":
+        columns += [("top-1 at equal operations, %", lambda result, dense: seeded_runs.with_interval(result["top1"], ".2f"))]
+    return columns
 
 
-def cells_of(result, dense):
-    """A line of the table."""
-    cost, base = result["cost"], dense["cost"]
-    pairs = zip(result["scores"]["operations"], dense["scores"]["operations"])
-    difference = seeded_runs.with_interval([ours - theirs for ours, theirs in pairs], "+.4f") if result is not dense else "0"
-    return [result["row"], report.count(cost["parameters"]), report.count(cost["flops_per_item"]), report.number(cost["kv_bytes"]),
-            report.count(cost["read_bytes"]), f"{cost['step_ms']:.4g}", f"{cost['step_ms'] / base['step_ms']:.2f}", f"{cost['decode_ms']:.3g}",
-            f"{cost['decode_ms'] / base['decode_ms']:.2f}", *(seeded_runs.with_interval(result["scores"][budget], ".4f") for budget in BUDGETS), difference]
-
-
-def markdown(result):
-    made = result["made"]
+def markdown(task, result):
+    made, columns = result["made"], [heading for heading, _ in columns_of(task)]
     lines = ["# Ways to use fewer heads, at equal compute", "",
-             f"{made['base']}: {result['steps']} steps of the dense model, {result['items_per_step']} tokens a step, {result['data']}. "
-             "Loss in nats a token. "
+             f"{made['base']}: {result['steps']} steps of the dense model, {result['items_per_step']} {task.items} a step, {result['data']}. "
+             f"Loss on held-out data in nats a {task.item}. "
              "Means over seeds with their 95% interval (Student's t); differences are paired by seed.", "",
-             "| " + " | ".join(COLUMNS) + " |", "| " + " | ".join("---" for _ in COLUMNS) + " |"]
+             "| " + " | ".join(columns) + " |", "| " + " | ".join("---" for _ in columns) + " |"]
     lines += ["| " + " | ".join(cells) + " |" for cells in result["cells"]]
     lines += ["", f"![Curves]({NAME}.png)", "", f"Made on {made['date']}, {made['machine']}, {made['moh']}, by", "", f"    {made['command']}"]
     return "\n".join(lines) + "\n"
@@ -203,32 +222,33 @@ def kept(path, choose):
     return value
 
 
-def train(arguments, rows, steps, data):
+def train(arguments, task, rows, steps, data):
     """Trains all rows; what goes on from the dense model's checkpoints comes after it. Seed by seed, so that an early end leaves whole ones."""
     for seed in arguments.seeds:
         for stage in ([row for row in rows if not row.form.begins], [row for row in rows if row.form.begins]):
-            runs = [run_of(arguments, row, seed, steps, rows[0].cost, data) for row in stage]
+            runs = [run_of(arguments, task, row, seed, steps, rows[0].cost, data) for row in stage]
             seeded_runs.train_all(arguments, runs, lambda run: f"{quality.score(run.folder):.4f}")
 
 
 def run(arguments, command):
     from . import curves  # which needs matplotlib: before anything is trained
 
-    data = (*scaled.data_settings(arguments, "text", arguments.config), *arguments.settings)
-    base = head_forms.base_of(arguments.moh, arguments.config, data)
+    base = head_forms.base_of(arguments.moh, arguments.config, arguments.settings)
+    task = base.task
+    data = (*scaled.data_settings(arguments, task.data, arguments.config), *arguments.settings)
     settings = {form: head_forms.settings_of(form, base) for form in head_forms.forms_for(base, arguments.rows)}
     seeded_runs.check_settings(arguments.out, [str(arguments.config), f"budget {arguments.budget}", *data])
-    costs = costs_of(arguments, {form.name: of_form for form, of_form in settings.items()}, data)
+    costs = costs_of(arguments, {form.name: of_form for form, of_form in settings.items()}, data, task.decodes)
     rows = [Row(form, of_form, costs[form.name]) for form, of_form in settings.items()]
-    own = moh.plan(arguments.moh, arguments.config, data)["steps"]
-    steps = kept(arguments.out / "steps.json", lambda: choose_steps(arguments, rows, own))
-    train(arguments, rows, steps, data)
-    results = results_of(arguments, rows, steps)
+    own = scaled.own_steps(moh.plan(arguments.moh, arguments.config, data), data)
+    steps = kept(arguments.out / "steps.json", lambda: choose_steps(arguments, rows, own, data))
+    train(arguments, task, rows, steps, data)
+    results = results_of(arguments, task, rows, steps)
     items = rows[0].cost["items_per_step"]
-    result = {"steps": steps, "items_per_step": items, "data": scaled.describe_data(arguments, "text"),
-              "cells": [cells_of(each, results[0]) for each in results], "rows": results,
+    result = {"steps": steps, "items_per_step": items, "data": scaled.describe_data(arguments, task.data),
+              "cells": [[cell(each, results[0]) for _, cell in columns_of(task)] for each in results], "rows": results,
               "made": report.provenance(arguments, None, command) | {"base": str(arguments.config)}}
-    curves.draw(arguments.out / f"{NAME}.png", results, items)
+    curves.draw(arguments.out / f"{NAME}.png", results, items, task)
     seeded_runs.write_atomically(arguments.out / f"{NAME}.json", json.dumps(result, indent=1, ensure_ascii=False) + "\n")
-    seeded_runs.write_atomically(arguments.out / f"{NAME}.md", markdown(result))
-    print(markdown(result), end="")
+    seeded_runs.write_atomically(arguments.out / f"{NAME}.md", markdown(task, result))
+    print(markdown(task, result), end="")

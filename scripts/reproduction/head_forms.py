@@ -1,4 +1,5 @@
-"""The ways to use fewer heads that heads_at_equal_compute compares, as settings over one dense configuration of any size.
+"""The ways to use fewer heads that heads_at_equal_compute compares, as settings over one dense configuration of any size, a language model or
+a ViT.
 
 Each form keeps the width of a head. Counts are shares of the configuration's heads: where half of them are active, a sixth of all is shared.
 """
@@ -11,11 +12,29 @@ from pytorch_bench import measure
 
 
 @dataclass(frozen=True)
+class Task:
+    """What differs between kinds of models: where their heads are, and of what data they count `items` a step."""
+
+    section: str  # of heads, head_dim and hidden
+    data: str  # kind of --data
+    item: str
+    decodes: bool = False  # has a KV cache, and generates tokens
+
+    @property
+    def items(self):
+        return f"{self.item}s"
+
+
+LANGUAGE, IMAGES = Task("model", "text", "token", decodes=True), Task("model.vit", "images", "picture")
+
+
+@dataclass(frozen=True)
 class Base:
     """The dense model over which the forms are settings: its query heads, of this width."""
 
     heads: int
     head_dim: int
+    task: Task = LANGUAGE
 
 
 @dataclass(frozen=True)
@@ -27,6 +46,7 @@ class Form:
     kv_share: int = 1
     begins: float = 0  # if not 0, the training goes on from the dense form's checkpoint after this share of its steps
     start: tuple = ()  # settings of such a training, which no cost depends on
+    of_images: bool = False  # also a row of image classifiers
 
 
 def base_of(moh, config, settings):
@@ -36,10 +56,14 @@ def base_of(moh, config, settings):
     if result.returncode != 0:
         raise seeded_runs.Refused(f"{' '.join(command)} ended with code {result.returncode}:\n{result.stderr.strip()}")
     resolved = measure.read_resolved(result.stdout)
-    model = resolved["model"]
-    if resolved["task"] != "language_model" or int(model["heads"]) == 0:
-        raise seeded_runs.Refused(f"{config}: expected a language model with model.heads")
-    return Base(int(model["heads"]), int(model["head_dim"]) or int(model["hidden"]) // int(model["heads"]))
+    if resolved["task"] == "language_model":
+        task, model = LANGUAGE, resolved["model"]
+    elif resolved["task"] == "image_classification" and resolved["model"]["architecture"] == "vit":
+        task, model = IMAGES, resolved["model"]["vit"]
+    else:
+        kind = resolved["model"].get("architecture", resolved["task"])
+        raise seeded_runs.Refused(f"{config}: expected a language model or a classifier with model.architecture: vit, found {kind}")
+    return Base(int(model["heads"]), int(model["head_dim"]) or int(model["hidden"]) // int(model["heads"]), task)
 
 
 def count(heads, share, of=1):
@@ -48,7 +72,7 @@ def count(heads, share, of=1):
 
 
 def dense(share=1.0):
-    return lambda base: (f"model.heads={count(base.heads, share)}", f"model.head_dim={base.head_dim}")
+    return lambda base: (f"{base.task.section}.heads={count(base.heads, share)}", f"{base.task.section}.head_dim={base.head_dim}")
 
 
 def moh(active, *further, shared=1 / 6, groups=False, router="learned"):
@@ -72,19 +96,19 @@ ROUTED_KEYS = ("model.moh.routed=queries_keys_values", "model.moh.positions=head
 # A tenth of the paper's: at the size of small models the full weight costs more than balanced loads are worth (docs/benchmarks/quality.md).
 BALANCE_WEIGHT = 0.001
 
-DENSE = Form("dense, all heads", lambda base: ())
+DENSE = Form("dense, all heads", lambda base: (), of_images=True)
 
 FORMS = (
     DENSE,
-    Form("dense, half of the heads", dense(0.5)),
-    Form("MoH, 75%", moh(0.75)),
-    Form("MoH, 50%", moh(0.5)),
-    Form("MoH, 50%, without a balance loss", moh(0.5, "model.moh.balance_weight=0")),
+    Form("dense, half of the heads", dense(0.5), of_images=True),
+    Form("MoH, 75%", moh(0.75), of_images=True),
+    Form("MoH, 50%", moh(0.5), of_images=True),
+    Form("MoH, 50%, without a balance loss", moh(0.5, "model.moh.balance_weight=0"), of_images=True),
     Form("half of the heads, by importance, for all tokens",
          lambda base: ("model.moh.router=static", f"model.moh.num_shared={count(base.heads, 0.5)}"), begins=0.5,
-         start=("model.moh.shared_heads=loss_increase",)),
-    Form("gated attention, a gate for each head", lambda base: ("model.attention_gate=head",)),
-    Form("gated attention, a gate for each element", lambda base: ("model.attention_gate=element",)),
+         start=("model.moh.shared_heads=loss_increase",), of_images=True),
+    Form("gated attention, a gate for each head", lambda base: ("model.attention_gate=head",), of_images=True),
+    Form("gated attention, a gate for each element", lambda base: ("model.attention_gate=element",), of_images=True),
     Form("routed keys and values, 50%", moh(0.5, *ROUTED_KEYS, shared=0)),
     Form("routed keys and values, 50%, shared heads with a window of 128", moh(0.5, *ROUTED_KEYS, "model.moh.shared_window=128")),
     Form("dense, 4 query heads for each KV head", lambda base: (), KV_SHARE),
@@ -103,12 +127,13 @@ def settings_of(form, base):
 
 
 def forms_for(base, names):
-    """The rows, or those that are named; the dense one first."""
-    known = [form.name for form in FORMS]
+    """The rows of the model's task, or those that are named; the dense one first."""
+    forms = [form for form in FORMS if base.task is LANGUAGE or form.of_images]
+    known = [form.name for form in forms]
     unknown = [name for name in names or [] if name not in known]
     if unknown:
         raise seeded_runs.Refused(f"--rows: expected of {known}, found {unknown}")
     if base.heads % (2 * KV_SHARE) or base.heads % 6:
-        raise seeded_runs.Refused(f"model.heads: expected a multiple of 24, of which halves, sixths and groups of {KV_SHARE} are whole "
-                                  f"numbers, found {base.heads}")
-    return [form for form in FORMS if not names or form.name in names or form is DENSE]
+        raise seeded_runs.Refused(f"{base.task.section}.heads: expected a multiple of 24, of which halves, sixths and groups of {KV_SHARE} are "
+                                  f"whole numbers, found {base.heads}")
+    return [form for form in forms if not names or form.name in names or form is DENSE]

@@ -14,6 +14,7 @@ from . import moh, samples
 
 LEAST_STEPS = 10
 HELD_OUT = {"images": 512, "text": 32768}  # drawn pictures, tokens
+EPOCHS_OFF = ("train.epochs=0", "eval.every_epochs=0", "checkpoint.every_epochs=0")  # lengths are steps
 RESERVE = 0.75  # of the budget for steps: evaluations, checkpoints and a busy machine have the rest
 
 
@@ -71,11 +72,10 @@ def length_settings(steps, kind, config):
               f"log.every={max(1, steps // 20)}", f"schedule.warmup_steps={max(1, steps // 10)}")
     if kind == "text":
         return common
-    epochs = ("train.epochs=0", "eval.every_epochs=0", "checkpoint.every_epochs=0")
     if "/dit/" not in str(config):
-        return (*common, *epochs, "schedule.warmup_epochs=0")
+        return (*common, *EPOCHS_OFF, "schedule.warmup_epochs=0")
     # The average that is evaluated has forgotten the first weights but for e^-3, as after the recipe's own 1,500 steps.
-    return (*common, *epochs, f"ema.decay={max(0.0, min(0.998, 1 - 3 / steps)):.6g}")
+    return (*common, *EPOCHS_OFF, f"ema.decay={max(0.0, min(0.998, 1 - 3 / steps)):.6g}")
 
 
 def pictures_in(folder):

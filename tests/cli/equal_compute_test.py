@@ -15,7 +15,7 @@ sys.path.insert(0, str(ROOT / "scripts"))
 
 from reproduction import equal_compute, head_forms, moh
 
-CONFIG = ROOT / "configs/heads/language.yaml"
+CONFIG, VISION = ROOT / "configs/heads/language.yaml", ROOT / "configs/heads/vision.yaml"
 
 
 def row_of(flops, step_ms, form=head_forms.DENSE):
@@ -23,20 +23,37 @@ def row_of(flops, step_ms, form=head_forms.DENSE):
 
 
 class Forms(support.MohTest):
-    def test_each_is_a_model_with_the_share_of_heads_that_it_names(self):
-        text = self.write("text.txt", "Two households, both alike in dignity, " * 200)
-        base = head_forms.base_of(support.MOH, CONFIG, [f"data.train={text}"])
-        self.assertEqual((base.heads, base.head_dim), (24, 16))
-        forms = head_forms.forms_for(base, None)
-        self.assertGreaterEqual(len(forms), 15)
-        dense = moh.plan(support.MOH, CONFIG, [f"data.train={text}"])
-        for form in forms:
+    def check_forms(self, config, base, data):
+        dense = moh.plan(support.MOH, config, data)
+        for form in head_forms.forms_for(base, None):
             with self.subTest(form=form.name):
-                plan = moh.plan(support.MOH, CONFIG, [*head_forms.settings_of(form, base), f"data.train={text}"])
+                plan = moh.plan(support.MOH, config, [*head_forms.settings_of(form, base), *data])
                 share = 0.75 if "75%" in form.name else 0.5 if "50%" in form.name or "for all tokens" in form.name else 1
                 self.assertAlmostEqual(plan["activated_heads"], share, delta=1e-9)
                 if form is not head_forms.DENSE:
                     self.assertNotEqual(plan["flops_per_item"], dense["flops_per_item"])
+
+    def test_each_is_a_model_with_the_share_of_heads_that_it_names(self):
+        data = [f"data.train={self.write('text.txt', 'Two households, both alike in dignity, ' * 200)}"]
+        base = head_forms.base_of(support.MOH, CONFIG, data)
+        self.assertEqual((base.heads, base.head_dim, base.task), (24, 16, head_forms.LANGUAGE))
+        self.assertGreaterEqual(len(head_forms.forms_for(base, None)), 16)
+        self.check_forms(CONFIG, base, data)
+
+    def test_those_of_a_vit_are_dense_and_moh_models_static_heads_and_gates(self):
+        base = head_forms.base_of(support.MOH, VISION, [])
+        self.assertEqual((base.heads, base.head_dim, base.task), (24, 8, head_forms.IMAGES))
+        names = [form.name for form in head_forms.forms_for(base, None)]
+        self.assertEqual(len(names), 8)
+        self.assertFalse([name for name in names if "KV" in name or "routed keys" in name])
+        self.check_forms(VISION, base, ["data.train=[]", "data.validation=[]", "data.drawn=1024"])
+        with self.assertRaisesRegex(Exception, "--rows: expected of"):
+            head_forms.forms_for(base, ["whole KV groups, 50%"])
+
+    def test_models_without_one_number_of_heads_are_refused(self):
+        for config, found in (("vit/cifar10_transnext_dense", "transnext"), ("dit/quickstart", "diffusion")):
+            with self.assertRaisesRegex(Exception, f"expected a language model or a classifier with model.architecture: vit, found {found}"):
+                head_forms.base_of(support.MOH, ROOT / f"configs/{config}.yaml", [])
 
     def test_other_numbers_of_heads_and_unknown_rows_are_refused(self):
         base = head_forms.Base(10, 16)
@@ -54,7 +71,7 @@ class Lengths(support.MohTest):
     def test_a_row_of_fewer_operations_trains_on_more_tokens(self):
         dense, sparse = row_of(100, 10), row_of(80, 12)
         lengths = sparse.lengths(200, dense.cost)
-        self.assertEqual(lengths["tokens"], 200)
+        self.assertEqual(lengths["items"], 200)
         self.assertAlmostEqual(lengths["operations"] * 80, 200 * 100)
         self.assertAlmostEqual(lengths["time"] * 12, 200 * 10)
         self.assertEqual(equal_compute.length_of(sparse, 200, dense.cost), 260)  # 250, to the next of the evaluations, each 20 steps
@@ -64,7 +81,7 @@ class Lengths(support.MohTest):
         dense, static = row_of(100, 10), row_of(80, 8, head_forms.Form("half", lambda base: (), begins=0.5))
         operations = static.lengths(200, dense.cost)["operations"]
         self.assertAlmostEqual(100 * 100 + (operations - 100) * 80, 200 * 100)
-        self.assertEqual(static.lengths(200, dense.cost)["tokens"], 200)
+        self.assertEqual(static.lengths(200, dense.cost)["items"], 200)
 
     def test_scores_between_two_evaluations_lie_on_a_line(self):
         curve = {20: 4.0, 40: 3.0, 60: 2.5}
@@ -85,12 +102,12 @@ class Lengths(support.MohTest):
 
 
 class Table(support.MohTest):
-    def reproduce(self, *further, code=0):
+    def reproduce(self, *further, code=0, config=CONFIG):
         calls = self.folder / "calls.txt"
         text = self.write("text.txt", "Two households, both alike in dignity, " * 200)
         stand_in = pathlib.Path(__file__).with_name("moh_stand_in.py")
-        command = [sys.executable, "-B", ROOT / "scripts/reproduce.py", "heads_at_equal_compute", "--config", CONFIG, "--data", text, "--seeds", "1,2",
-                   "--rows", "MoH, 50%", "--moh", stand_in, "--out", self.folder / "out", *further]
+        data = ["--data", text] if config == CONFIG else []
+        command = [sys.executable, "-B", ROOT / "scripts/reproduce.py", "heads_at_equal_compute", "--config", config, *data, "--seeds", "1,2", "--rows", "MoH, 50%", "--moh", stand_in, "--out", self.folder / "out", *further]
         result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=support.TIMEOUT_SECONDS,
                                 env={**os.environ, "STAND_IN_CALLS": str(calls)})
         if "has no matplotlib" in result.stderr:
@@ -117,6 +134,20 @@ class Table(support.MohTest):
         self.assertEqual((out / "heads_at_equal_compute.png").read_bytes()[:4], b"\x89PNG")
         _, again = self.reproduce()
         self.assertEqual([words for words in again if words[0] in ("train", "bench")], [])
+
+    def test_classifiers_have_top_1_beside_the_loss_and_no_cache(self):
+        _, calls = self.reproduce(config=VISION)
+        self.assertEqual([words for words in calls if words[:2] == ["bench", "decode"]], [])
+        trained = [words for words in calls if words[0] == "train"]
+        self.assertEqual(len(trained), 4)
+        for words in trained:
+            self.assertIn("train.epochs=0", words)
+        out = self.folder / "out/heads_at_equal_compute"
+        result = json.loads((out / "heads_at_equal_compute.json").read_text(encoding="utf-8"))
+        self.assertEqual([list(map(round, row["top1"])) for row in result["rows"]], [[41, 42], [41, 42]])
+        table = (out / "heads_at_equal_compute.md").read_text(encoding="utf-8")
+        self.assertIn("| operations a picture | step, ms | to dense | loss at equal pictures |", table)
+        self.assertRegex(table, r"(?m)^\| MoH, 50% \| 2M \| 6G \|.* \| 41\.50 ± 6\.35 \|$")
 
     def test_a_row_that_comes_later_has_times_beside_the_first_ones_of_the_dense_model(self):
         self.reproduce()

@@ -17,6 +17,10 @@ def note(*words):
         calls.write(json.dumps(words) + "\n")
 
 
+def classifies(config):
+    return "/vit/" in config or "vision" in config
+
+
 def plan(config):
     item, items, per_step = ("token", "tokens", 4096) if "/llm/" in config else ("image", "images", 128)
     return {"parameters": 2000000, "dtype": "float32", "activated_heads": 0.75, f"flops_per_{item}": 6e9, f"flops_per_{item}_dense": 6e9,
@@ -42,7 +46,7 @@ def train(config, settings):
         wait_for_a_signal()
     if row == os.environ.get("STAND_IN_FAILS"):
         sys.exit(4)
-    is_text, continued = "/vit/" not in config, "init.from" in settings
+    is_text, continued = not classifies(config), "init.from" in settings
     records = [{"kind": "train", "step": 100, "tokens": 1000, "loss": 2, "activated_heads": 0.75}]
     every = int(settings["eval.every"]) if settings.get("schedule.kind") == "constant" else 10
     for tenth in range(int(settings.get("train.steps", 100)) // every + 1 if every != 10 else 11):
@@ -77,7 +81,9 @@ def main(words):
     elif words[:2] == ["bench", "decode"]:
         print(json.dumps({"token_ms": 3.0, "kv_bytes_per_token": 6144, "read_bytes_per_token": 4e6}))
     elif words[0] == "config":
-        print(f"task: language_model\nmodel:\n  hidden: 192\n  heads: {settings.get('model.heads', 24)}\n  head_dim: 16")
+        sizes = "hidden: 192\n{0}heads: 24\n{0}head_dim: 16"
+        print("task: image_classification\nmodel:\n  architecture: vit\n  vit:\n    " + sizes.format("    ") if classifies(words[1])
+              else "task: language_model\nmodel:\n  " + sizes.format("  "))
     elif words[:2] == ["eval", "fid"]:
         print(json.dumps({"reference": "test", "fid": 12.5, "inception_score": 4.0, "precision": 0.5, "recall": 0.6}))
     elif words[0] == "sample":
