@@ -134,18 +134,21 @@ def of_layer(arguments, table, rows):
     if repeats > 3:
         found = moh.ask(arguments.moh, *command, repeats)
     ours = {(line["tokens"], round(100 * line["active"])): line for line in found}
-    dense = {row.paper["tokens"]: row.paper["ms"] for row in table.rows if row.heads == 100}
+    dense = {row.paper["tokens"]: row.paper for row in table.rows if row.heads == 100}
     cells, records = [], []
     for row in rows:
-        line = ours[row.paper["tokens"], row.heads]
-        cells.append([row.name, f"{row.paper['ms']:.3f}", f"{row.paper['ms'] / dense[row.paper['tokens']]:.2f}",
+        line, of_all, of_paper = ours[row.paper["tokens"], row.heads], ours[row.paper["tokens"], 100], dense[row.paper["tokens"]]
+        cells.append([row.name, f"{row.paper['ms']:.3f}", *(f"{row.paper[key] / of_paper[key]:.2f}" for key in ("ms", "flops_m", "memory_m")),
                       f"{line['forward_ms']:.2f}", f"{line['forward_ratio']:.2f}", f"{line['forward_backward_ratio']:.2f}",
-                      f"{line['spread']:.0%}"])
+                      f"{line['spread']:.0%}", f"{line['forward_megaflops']:.0f}", f"{line['pairs_share']:.2f}",
+                      f"{line['peak_bytes'] / 2**20:.2f}", f"{line['peak_bytes'] / of_all['peak_bytes']:.2f}"])
         records.append({"row": row.name, "paper": row.paper, "ours": line})
     differences = [("hardware", "a GPU, not stated", f"{arguments.threads} threads of a CPU, float32, one sequence"),
                    ("method", "sparse matrices of queries, keys and values, in the baseline, too",
                     "dense attention; the selected (token, head) pairs alone")]
-    columns = ["row", "paper, ms", "to multi-head", "ours, forward, ms", "to multi-head", "forward and backward, to multi-head", "spread"]
+    columns = ["row", "paper, ms", "to multi-head", "its operations, to multi-head", "its memory, to multi-head", "ours, forward, ms",
+               "to multi-head", "forward and backward, to multi-head", "spread", "operations of the forward pass, M", "to multi-head",
+               "memory of both passes, MiB", "to multi-head"]
     return result_of(table, columns, cells, differences, records)
 
 

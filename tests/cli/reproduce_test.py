@@ -370,7 +370,8 @@ class RealProgram(Reproduction):
 
     def test_a_layer_and_sizes(self):
         output = self.reproduce("efficiency", "--budget", 1, "--rows", "MoH 50%, 256 tokens", program=support.MOH)
-        self.assertRegex(output, r"\| MoH 50%, 256 tokens \| 0\.225 \| 0\.62 \| \d+\.\d\d \| \d\.\d\d \| \d\.\d\d \| \d+% \|")
+        self.assertRegex(output, r"\| MoH 50%, 256 tokens \| 0\.225 \| 0\.62 \| 0\.57 \| 0\.98 \| \d+\.\d\d \| \d\.\d\d \| \d\.\d\d \| \d+% \| 268 "
+                                 r"\| 0\.50 \| \d+\.\d\d \| \d\.\d\d \|")
         output = self.reproduce("reference_dense_vit", program=support.MOH)
         self.assertIn("| TransNeXt-S | 49.7 | 49.7 | 10.3 | 10.0 | 84.7 |", output)
 

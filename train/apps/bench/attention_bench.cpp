@@ -246,6 +246,8 @@ Row describe(const AttentionBenchOptions& o, const AttentionComparison& c,
   const double keys = o.pooled > 0 ? static_cast<double>(o.pooled + kWindow * kWindow) : c.visible_keys();
   const double pairs = static_cast<double>(o.batch * o.heads * c.tokens) * keys * pairs_share;
   const double megaflops = pairs * static_cast<double>(o.head_dim) * 1e-6;
+  row.add("forward_megaflops", 4 * megaflops);
+  row.add("peak_bytes", candidate.peak_bytes);
   row.add("forward_gflops", 4 * megaflops / median(candidate.times.forward));
   row.add("forward_backward_gflops", 14 * megaflops / median(candidate.times.both),
           {"GFLOP/s", Row::fixed(0)});

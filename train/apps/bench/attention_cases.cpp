@@ -13,6 +13,15 @@ namespace moh {
 
 namespace {
 
+/// Memory that a pass takes besides what is there before it.
+std::int64_t peak_of_pass(AttentionCandidate& candidate, Device device, const Tensor& dout) {
+  for (Variable& leaf : candidate.leaves) leaf.zero_grad();
+  reset_memory_peaks(device);
+  const std::int64_t before = memory_stats(device).total.current_bytes;
+  candidate.forward().backward(dout);
+  return memory_stats(device).total.peak_bytes - before;
+}
+
 void measure(std::vector<AttentionCandidate>& candidates, const AttentionCases& o, const Tensor& dout) {
   std::vector<PassTimer> timers;
   for (std::size_t i = 0; i < candidates.size(); ++i) timers.emplace_back(o.device);
@@ -23,7 +32,10 @@ void measure(std::vector<AttentionCandidate>& candidates, const AttentionCases& 
       timers[i].pass(candidates[i].forward, [&](const Variable& out) { out.backward(dout); });
     }
   }
-  for (std::size_t i = 0; i < candidates.size(); ++i) candidates[i].times = timers[i].times();
+  for (std::size_t i = 0; i < candidates.size(); ++i) {
+    candidates[i].times = timers[i].times();
+    candidates[i].peak_bytes = peak_of_pass(candidates[i], o.device, dout);
+  }
 }
 
 }  // namespace

@@ -54,6 +54,8 @@ struct AttentionCandidate {
   std::vector<Variable> leaves;       ///< leaves that get gradients
   std::function<Variable()> forward;  ///< the timed forward pass; the backward pass starts from its result
   PassTimes times;
+  std::int64_t peak_bytes =
+      0;  ///< tensors of a forward and backward pass at their most, gradients of leaves included
 };
 
 /// The candidates for one number of tokens and one mask. The first is dense attention, which ratios refer to

@@ -57,6 +57,10 @@ TEST_CASE("bench: attention reports every combination, dense first") {
     const double t = r["tokens"], pairs = 8 * (r["causal"] ? t * (t + 1) / 2 : t * t), share = r["active"];
     const double ms = r["forward_backward_ms"];
     CHECK(r["forward_backward_gflops"].get<double>() == Approx(14 * 8 * pairs * share / ms * 1e-6));
+    CHECK(r["forward_megaflops"].get<double>() == Approx(4 * 8 * pairs * share * 1e-6));
+    // In float32 the output, and the gradients of 8 query heads and of keys and values of 4, at the same
+    // time.
+    CHECK(r["peak_bytes"].get<double>() >= (8 + 8 + 2 * 4) * 8 * t * 4);
   }
 }
 
@@ -141,13 +145,30 @@ TEST_CASE("bench: attention writes one JSON object a line, and a table") {
   const std::string text = row.json();
   CHECK(text.find('\n') == text.size() - 1);
   const auto line = nlohmann::json::parse(text);
-  for (const char* key :
-       {"op", "device", "dtype", "isa", "batch", "tokens", "heads", "kv_heads", "head_dim", "causal",
-        "active", "pairs_share", "forward_ms", "forward_backward_ms", "spread", "forward_ratio",
-        "forward_backward_ratio", "forward_gflops", "forward_backward_gflops"}) {
+  for (const char* key : {"op",
+                          "device",
+                          "dtype",
+                          "isa",
+                          "batch",
+                          "tokens",
+                          "heads",
+                          "kv_heads",
+                          "head_dim",
+                          "causal",
+                          "active",
+                          "pairs_share",
+                          "forward_ms",
+                          "forward_backward_ms",
+                          "spread",
+                          "forward_ratio",
+                          "forward_backward_ratio",
+                          "forward_megaflops",
+                          "peak_bytes",
+                          "forward_gflops",
+                          "forward_backward_gflops"}) {
     CHECK(line.contains(key));
   }
-  CHECK(line.size() == 19);
+  CHECK(line.size() == 21);
   CHECK(line["tokens"] == 1024);
   CHECK(line["causal"] == true);
   CHECK(line["device"] == "cpu");
