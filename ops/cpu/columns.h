@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <cstring>
+#include <limits>
 
 #include "ops/cpu/simd.h"
 
@@ -68,6 +69,35 @@ template <class F, class To>
     BitsOf<F> integer;
     std::memcpy(&integer, staging + i, sizeof integer);
     to[i] = static_cast<To>(integer);
+  }
+}
+
+/// Integers in the order of the numbers, zeros alike, below all of them NaN.
+template <class A>
+[[gnu::always_inline]] inline Vec<BitsOf<A>> sort_keys(Vec<A> x) {
+  using Bits = BitsOf<A>;
+  const auto bits = (Vec<Bits>)(x + A(0));  // -0 becomes 0
+  const Vec<Bits> key =
+      bits ^ ((bits >> (8 * static_cast<int>(sizeof(A)) - 1)) & std::numeric_limits<Bits>::max());
+  return x == x ? key : std::numeric_limits<Bits>::min() + Vec<Bits>{};
+}
+
+/// ranks[e]: how many of `count` columns are before column e, which is the larger ones, and the equal ones of
+/// lower columns. `keys` is scratch memory of as many.
+template <class A>
+[[gnu::always_inline]] inline void rank_columns(const Vec<A>* columns, std::int64_t count,
+                                                Vec<BitsOf<A>>* keys, Vec<BitsOf<A>>* ranks) {
+  using Bits = BitsOf<A>;
+  for (std::int64_t e = 0; e < count; ++e) {
+    const Vec<Bits> key = sort_keys<A>(columns[e]);
+    Vec<Bits> rank = static_cast<Bits>(e) + Vec<Bits>{};
+    for (std::int64_t lower = 0; lower < e; ++lower) {
+      const Vec<Bits> after = key > keys[lower];  // -1 where true
+      ranks[lower] -= after;
+      rank += after;
+    }
+    keys[e] = key;
+    ranks[e] = rank;
   }
 }
 

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <limits>
 
 #include "core/cpu_isa.h"
 #include "ops/cpu/reduce.h"

@@ -4,8 +4,6 @@
 //
 // The router's arithmetic on a tile of kLanes tokens: a vector for each head, with a token in each lane.
 
-#include <limits>
-
 #include "core/scratch.h"
 #include "ops/cpu/columns.h"
 #include "ops/cpu/math.h"
@@ -101,36 +99,6 @@ template <class A>
   for (std::int64_t i = 0; i < n; ++i) dz[i] += p[i] * (dp[i] - mean);
 }
 
-/// Integers in the order of the numbers, zeros alike, below all of them NaN.
-template <class A>
-[[gnu::always_inline]] inline Vec<BitsOf<A>> sort_keys(Vec<A> x) {
-  using Bits = BitsOf<A>;
-  const auto bits = (Vec<Bits>)(x + A(0));  // -0 becomes 0
-  const Vec<Bits> key =
-      bits ^ ((bits >> (8 * static_cast<int>(sizeof(A)) - 1)) & std::numeric_limits<Bits>::max());
-  return x == x ? key : std::numeric_limits<Bits>::min() + Vec<Bits>{};
-}
-
-/// ranks[e]: how many logits of [begin, end) are before e's, which is the larger ones, and the equal ones of
-/// lower heads.
-template <class A>
-[[gnu::always_inline]] inline void rank_columns(const RouterTile<A>& tile, std::int64_t begin,
-                                                std::int64_t end) {
-  using Bits = BitsOf<A>;
-  Vec<Bits>*keys = tile.keys(), *ranks = tile.ranks();
-  for (std::int64_t e = begin; e < end; ++e) {
-    const Vec<Bits> key = sort_keys<A>(tile.routed()[e]);
-    Vec<Bits> rank = static_cast<Bits>(e - begin) + Vec<Bits>{};
-    for (std::int64_t lower = begin; lower < e; ++lower) {
-      const Vec<Bits> after = key > keys[lower];  // -1 where true
-      ranks[lower] -= after;
-      rank += after;
-    }
-    keys[e] = key;
-    ranks[e] = rank;
-  }
-}
-
 /// The best heads of each group, into tile.numbers(), best first, and tile.times(). NaN ranks below every
 /// number.
 template <class A>
@@ -139,7 +107,7 @@ template <class A>
   const std::int64_t size = o.group_routed(), k = o.group_top_k();
   for (std::int64_t g = 0; g < o.groups; ++g) {
     const std::int64_t begin = g * size, end = begin + size;
-    rank_columns(tile, begin, end);
+    rank_columns<A>(tile.routed() + begin, size, tile.keys(), tile.ranks() + begin);
     for (std::int64_t e = begin; e < end; ++e)
       tile.times()[e] = tile.ranks()[e] < static_cast<Bits>(k) ? splat(A(1)) : Vec<A>{};
     for (std::int64_t r = 0; r < k; ++r) {

@@ -7,9 +7,11 @@
 #include "ops/moh/gather_heads.h"
 #include "ops/moh/head_router.h"
 #include "ops/moh/head_sequences.h"
+#include "ops/moh/mix_experts.h"
 #include "ops/moh/query_norm.h"
 #include "ops/moh/scale_heads.h"
 #include "ops/moh/sigmoid_gate.h"
+#include "ops/moh/sigmoid_top_k.h"
 #include "ops/shape/reshape.h"
 #include "train/apps/bench/op_cases.h"
 
@@ -174,6 +176,52 @@ StreamingCase make_head_gate(Placement placement, std::int64_t bytes) {
           [=] { return sigmoid_gate(input(x), input(logits)); }};
 }
 
+constexpr std::int64_t kExperts = 4, kKeptExperts = 2;  // of a head
+
+/// Gates of random logits, [1, T, kHeads], kExperts for each of kHeads / kExperts heads.
+ExpertGates some_experts(std::int64_t tokens, Device device) {
+  const Tensor logits = random_tensor({1, tokens, kHeads}, Placement(DType::kFloat32, device), 2);
+  return sigmoid_top_k(Variable(logits), kExperts, kKeptExperts);
+}
+
+/// Gates are float32 whatever the dtype. Forward reads logits and writes gates and selection; backward reads
+/// logits, selection and gradients, and writes other gradients.
+StreamingCase make_top_k(Placement placement, std::int64_t bytes) {
+  const Placement single(DType::kFloat32, placement.device);
+  const Tensor z = random_tensor({count_for(DType::kFloat32, bytes, kHeads), kHeads}, single, 1);
+  const auto selection = static_cast<double>(z.numel());
+  return {to_string(z.shape()), 2 * bytes_of(z) + selection, 3 * bytes_of(z) + selection,
+          [=] { return sigmoid_top_k(input(z), kExperts, kKeptExperts).gates; }};
+}
+
+/// Forward reads the selected half of the rows and writes those of the heads; backward reads both, and writes
+/// the gradients of all rows.
+StreamingCase make_mix(Placement placement, std::int64_t bytes) {
+  const std::int64_t tokens = count_for(placement.dtype, bytes, kHeads * kHeadDim);
+  const Tensor x = random_tensor({1, tokens, kHeads, kHeadDim}, placement, 1);
+  const auto [gates, selected] = some_experts(tokens, placement.device);
+  const double of_heads = bytes_of(x) / kExperts, factors = bytes_of(gates.value()) + bytes_of(selected);
+  return {to_string(x.shape()), bytes_of(x) / 2 + of_heads + factors,
+          1.5 * bytes_of(x) + of_heads + factors + bytes_of(gates.value()),
+          [x, gates = gates.value(), selected = selected] {
+            return mix_experts(input(x), input(gates), selected, kHeads / kExperts);
+          }};
+}
+
+/// Forward reads the rows of the heads and writes those of all experts; backward reads the heads and the
+/// selected half of the gradients, and writes those of the heads.
+StreamingCase make_spread(Placement placement, std::int64_t bytes) {
+  const std::int64_t tokens = count_for(placement.dtype, bytes, kHeads * kHeadDim);
+  const Tensor x = random_tensor({1, tokens, kHeads / kExperts, kHeadDim}, placement, 1);
+  const auto [gates, selected] = some_experts(tokens, placement.device);
+  const double of_experts = bytes_of(x) * kExperts, factors = bytes_of(gates.value()) + bytes_of(selected);
+  return {to_string(x.shape()), bytes_of(x) + of_experts + factors,
+          2 * bytes_of(x) + of_experts / 2 + factors + bytes_of(gates.value()),
+          [x, gates = gates.value(), selected = selected] {
+            return spread_to_experts(input(x), input(gates), selected);
+          }};
+}
+
 }  // namespace
 
 std::vector<StreamingFamily> of_heads() {
@@ -190,6 +238,9 @@ std::vector<StreamingFamily> of_heads() {
                   const Shape& shape = in[1].shape();
                   return sigmoid_gate(in[0], reshape(in[1], {shape.numel() / (kHeads * kHeadDim), -1}));
                 }),
+          {"sigmoid_top_k", make_top_k},
+          {"mix_experts", make_mix},
+          {"spread_to_experts", make_spread},
           {"gather_heads", make_gather},
           {"scatter_heads", make_scatter},
           {"append_slot_sum", make_append_sum},
