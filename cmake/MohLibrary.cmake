@@ -97,6 +97,8 @@ set(MOH_HEADERS_BEHIND
   models/layers/head_set.h
   models/layers/per_layer.h
   models/layers/shared_masks.h
+  models/layers/switch_head.h
+  models/layers/switch_head_config.h
   models/llm/llama_layers.h
   models/llm/rotary_embedding.h
   models/recompute_level.h

@@ -41,7 +41,7 @@ MUTATIONS = [
     Mutation("gates that are added to a model leave its output projections", "models/layers/output_gate.cpp",
              "scale(Variable(weight), 2.0)", "scale(Variable(weight), 1.0)", "models_tests", "output gate"),
     Mutation("decoding passes the gates over", "models/llm/llama_layers.cpp",
-             "output_gate_(x, Variable(heads)), p.choice", "Variable(heads), p.choice", "models_tests", "output gate"),
+             "output_gate_(x, Variable(heads)), p,", "Variable(heads), p,", "models_tests", "output gate"),
     Mutation("the smallest logits of experts are selected", "ops/moh/sigmoid_top_k_cpu.cpp",
              "ranks[e] < static_cast<Bits>(groups.kept)", "ranks[e] >= static_cast<Bits>(groups.experts - groups.kept)",
              "ops_tests", "sigmoid_top_k"),
@@ -49,6 +49,8 @@ MUTATIONS = [
              "gate * sigmoid_of(at.load(logits)).rest * at.load(d_gates)", "gate * at.load(d_gates)", "ops_tests", "sigmoid_top_k"),
     Mutation("experts that are not selected are summed, too", "ops/moh/mix_experts_cpu.cpp",
              "if (s.selected[e] != 0) sum += gates[e]", "sum += gates[e]", "ops_tests", "mix_experts"),
+    Mutation("decoding projects the experts that training would", "models/layers/switch_head.cpp",
+             "x.device() == kCpu && !equal_rows &&", "x.device() == kCpu &&", "models_tests", "bits"),
     # The router.
     Mutation("top-k takes the smaller of two logits", "ops/cpu/columns.h",
              "key > keys[lower]", "key < keys[lower]", "ops_tests", "route|router"),

@@ -20,7 +20,9 @@ struct AttentionTrace {
   /// [B, T, H, d], input of the output projection: times the gate, 0 where not selected. With a RoutingRule
   /// that has other outputs, the heads without a gate.
   Tensor heads;
-  Tensor output;                ///< [D, H d], the weight of the output projection; undefined with such a rule
+  /// [D, H d], the weight of the output projection; undefined with such a rule, and where it differs by token
+  /// (SwitchHead)
+  Tensor output;
   bool causal = true;           ///< a token attends to itself and earlier ones; false: to all tokens
   std::int64_t window = 0;      ///< and to so many at most, itself included; 0: no window
   Tensor document_starts = {};  ///< [B, T] int32, and to none before these (ForwardContext); undefined: none

@@ -146,6 +146,27 @@ void check_head_sequences(const LlamaConfig& c, ConfigFaults& faults) {
                "dynamic");
 }
 
+/// Mixtures of experts in values and outputs, and what they do not go together with.
+void check_switch_head(const LlamaConfig& c, ConfigFaults& faults) {
+  constexpr std::string_view kExperts = "switch_head.experts", kTopK = "switch_head.top_k";
+  const auto& [experts, top_k] = c.switch_head;
+  if (experts == 0) {
+    if (top_k != 0) faults.add({kTopK, kExperts}, "0 without " + faults.key(kExperts), number_text(top_k));
+    return;
+  }
+  if (experts < 2) return faults.add({kExperts}, "0, or 2 or more", number_text(experts));
+  if (top_k < 1 || top_k > experts)
+    faults.add({kTopK, kExperts}, "1 to " + faults.key(kExperts) + " (" + number_text(experts) + ")",
+               number_text(top_k));
+  const std::string with = " with " + faults.key(kExperts);
+  if (c.moh.router->routes())
+    faults.add({"moh.router", kExperts}, "none" + with + ", which routes values and outputs of all heads",
+               std::string(c.moh.router->name));
+  for (const auto& [field, is_set] :
+       {std::pair<std::string_view, bool>{"qkv_bias", c.qkv_bias}, {"o_bias", c.o_bias}})
+    if (is_set) faults.add({field, kExperts}, "false" + with + ", whose experts have no bias", "true");
+}
+
 }  // namespace
 
 LlamaConfig spelt_out(LlamaConfig config) {
@@ -163,6 +184,7 @@ void check(const LlamaConfig& c, ConfigFaults& faults) {
   check_heads(c, faults);
   check_windows(c, faults);
   check_rope_scaling(c, faults);
+  check_switch_head(c, faults);
   if (c.moh.learn_shared_until != 0)
     faults.add({"moh.learn_shared_until"}, "0 for a language model", number_text(c.moh.learn_shared_until));
   if (c.moh.routed == RoutedRows::kQueriesKeysValues) check_head_sequences(c, faults);

@@ -6,6 +6,7 @@
 #include "models/layers/attention_gate.h"
 #include "models/layers/moh_config.h"
 #include "models/layers/per_layer.h"
+#include "models/layers/switch_head_config.h"
 #include "models/recompute_level.h"
 #include "ops/rope/rope_scaling.h"
 
@@ -34,6 +35,7 @@ struct LlamaConfig {
   bool mlp_bias = false;  ///< gate_proj, up_proj and down_proj add a bias
   bool qk_norm = false;   ///< RMSNorm of each head's queries and keys (q_norm, k_norm) before the rotation
   AttentionGate attention_gate = AttentionGate::kNone;
+  SwitchHeadConfig switch_head;
   double dropout = 0;      ///< of the two residual branches
   double init_std = 0.02;  ///< of all matrices; output projections get init_std / sqrt(2 layers)
   RecomputeLevel recompute = RecomputeLevel::kNone;

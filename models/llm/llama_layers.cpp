@@ -40,8 +40,9 @@ LlamaAttention::LlamaAttention(const LlamaConfig& c, std::int64_t layer, Placeme
       window_(c.sliding_window.at(layer)),
       q_proj_(c.hidden, c.heads * c.head_dim, c.qkv_bias, placement),
       k_proj_(c.hidden, c.kv_heads * c.head_dim, c.qkv_bias, placement),
-      v_proj_(c.hidden, c.kv_heads * c.head_dim, c.qkv_bias, placement),
-      o_proj_(routing_of(c, layer).outputs() * c.head_dim, c.hidden, c.o_bias, placement),
+      v_proj_(c.hidden, c.kv_heads * c.switch_head.per_head() * c.head_dim, c.qkv_bias, placement),
+      o_proj_(routing_of(c, layer).outputs() * c.switch_head.per_head() * c.head_dim, c.hidden, c.o_bias,
+              placement),
       output_gate_(c.attention_gate, c.hidden, c.heads, c.head_dim, placement) {
   add_child("q_proj", q_proj_);
   add_child("k_proj", k_proj_);
@@ -52,6 +53,9 @@ LlamaAttention::LlamaAttention(const LlamaConfig& c, std::int64_t layer, Placeme
     add_child("q_norm", q_norm_.emplace(c.head_dim, c.norm_eps, placement));
     add_child("k_norm", k_norm_.emplace(c.head_dim, c.norm_eps, placement));
   }
+  if (c.switch_head.used())
+    add_children_of(
+        switch_head_.emplace(c.switch_head, c.hidden, c.heads, c.kv_heads, c.head_dim, placement));
   const HeadRoutingOptions routing = routing_of(c, layer);
   if (!routing.kind->routes()) return;
   router_.emplace(c.hidden, c.kv_heads, c.head_dim, routing, placement);
@@ -79,6 +83,11 @@ LlamaAttention::Projections LlamaAttention::project(const Variable& x, const Rop
     const std::vector<Variable> kv = apply_each({&k_proj_, &v_proj_}, x);
     p.k = heads_of(kv[0]);
     p.v = heads_of(kv[1]);
+  } else if (switch_head_) {
+    const std::vector<Variable> qk = apply_each({&q_proj_, &k_proj_}, x);
+    q = heads_of(qk[0]);
+    p.k = heads_of(qk[1]);
+    p.v = switch_head_->values(x, v_proj_, context.equal_rows);
   } else {
     const std::vector<Variable> qkv = apply_each({&q_proj_, &k_proj_, &v_proj_}, x);
     q = heads_of(qkv[0]);
@@ -105,7 +114,7 @@ void LlamaAttention::show(const ForwardContext& context, const Variable& x, cons
                              .k = routed ? Tensor() : p.k.value(),
                              .v = routed ? Tensor() : p.v.value(),
                              .heads = heads,
-                             .output = has_heads(p) ? o_proj_.weight().value() : Tensor(),
+                             .output = has_heads(p) && !switch_head_ ? o_proj_.weight().value() : Tensor(),
                              .window = window_,
                              .document_starts = context.document_starts,
                              .choice = p.choice ? &*p.choice : nullptr});
@@ -122,7 +131,7 @@ LayerOutput LlamaAttention::forward(const Variable& x, const RopeTable& table,
   const Variable out = scaled_heads(output_gate_(x, heads), context.head_scales_of(layer_));
   if (context.observer != nullptr)
     show(context, x, p, has_heads(p) ? out.value() : heads_in_slots(p.q, p.k, p.v, *choice, causal));
-  LayerOutput output{from_heads(o_proj_, out, choice), {}};
+  LayerOutput output{projected(x, out, p, context.equal_rows), {}};
   if (p.choice) output.routing = summarize(*p.choice);
   return output;
 }
@@ -148,7 +157,13 @@ Variable LlamaAttention::decode(const Variable& x, const RopeTable& table, Layer
 }
 
 Variable LlamaAttention::decoded(const Variable& x, const Tensor& heads, const Projections& p) const {
-  return from_heads(o_proj_, output_gate_(x, Variable(heads)), p.choice ? &*p.choice : nullptr);
+  return projected(x, output_gate_(x, Variable(heads)), p, /*equal_rows=*/true);
+}
+
+Variable LlamaAttention::projected(const Variable& x, const Variable& heads, const Projections& p,
+                                   bool equal_rows) const {
+  if (switch_head_) return switch_head_->output(x, heads, o_proj_, equal_rows);
+  return from_heads(o_proj_, heads, p.choice ? &*p.choice : nullptr);
 }
 
 Tensor LlamaAttention::decode_piece(const Projections& p, const RopeTable& table,

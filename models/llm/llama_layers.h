@@ -8,6 +8,7 @@
 #include "models/layers/linear.h"
 #include "models/layers/output_gate.h"
 #include "models/layers/rms_norm.h"
+#include "models/layers/switch_head.h"
 #include "models/llm/kv_cache.h"
 #include "models/llm/llama_config.h"
 #include "models/llm/routed_keys.h"
@@ -25,7 +26,8 @@ struct PieceOfText {
 };
 
 /// Attention of a LLaMA layer, dense or Mixture-of-Head. Parameters as in Hugging Face checkpoints: `q_proj`,
-/// `k_proj`, `v_proj`, `o_proj`, with qk_norm `q_norm` and `k_norm`, and those of OutputGate and HeadRouter.
+/// `k_proj`, `v_proj`, `o_proj`, with qk_norm `q_norm` and `k_norm`, and those of OutputGate, HeadRouter and
+/// SwitchHead.
 /// A query-norm router looks at the queries as projected, with their bias, before q_norm: normalised ones
 /// have nearly one length, and say nothing of a head's weight.
 class LlamaAttention : public Module {
@@ -63,6 +65,9 @@ class LlamaAttention : public Module {
   /// The layer's output in decoding, from that of attention, [B, T, H, d].
   Variable decoded(const Variable& x, const Tensor& heads, const Projections& p) const;
 
+  /// The output projection of heads [B, T, H, d].
+  Variable projected(const Variable& x, const Variable& heads, const Projections& p, bool equal_rows) const;
+
   /// Whether the projections are those of RoutedKeys.
   bool has_routed_keys(const Projections& p) const { return routed_keys_ && p.choice; }
   /// Whether attention's outputs are those of the heads.
@@ -78,6 +83,7 @@ class LlamaAttention : public Module {
   std::optional<RmsNorm> q_norm_, k_norm_;  // absent without qk_norm
   std::optional<HeadRouter> router_;        // absent in a dense layer
   std::optional<RoutedKeys> routed_keys_;
+  std::optional<SwitchHead> switch_head_;  // absent without experts
 };
 
 /// SwiGLU MLP: down_proj(silu(gate_proj(x)) * up_proj(x)), x [B, T, D] to [B, T, D].

@@ -86,6 +86,8 @@ std::vector<LlamaConfig> kinds_of_models() {
     kinds.push_back(test::tiny_llama());
     kinds.back().attention_gate = gate;
   }
+  kinds.push_back(test::tiny_llama(routers::kNone));
+  kinds.back().switch_head = {3, 2};
   kinds.push_back(test::tiny_llama());
   kinds.back().rope_scaling = {.kind = RopeScalingKind::kDynamic, .factor = 2, .original_positions = 8};
   for (const HeadPositions positions : {HeadPositions::kSequence, HeadPositions::kHead}) {

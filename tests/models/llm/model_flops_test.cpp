@@ -84,6 +84,21 @@ TEST_CASE("llama: gates add the FLOPs of their linear map") {
   }
 }
 
+TEST_CASE("llama: FLOPs of experts are those that are projected, and of their routers") {
+  LlamaConfig config = small_model(), one = config;
+  config.switch_head = {4, 2};
+  // 15 tokens are too few for lists: values and outputs of 4 heads of 2 are those of 16.
+  const double dense_projections = 2 * (2 * 15 * 8 * 8.0), routers = 2 * (2 * 15 * 8 * 16.0);
+  CHECK(flops(config, 3, 5) == flops(one, 3, 5) + 3 * (3 * dense_projections + routers));
+  CHECK(counted_flops(config, 3, 5, kCpu) == flops(config, 3, 5));
+  config.head_dim = one.head_dim = 32;
+  const double projection = 2 * 200 * 8 * 4 * 32.0, of_routers = 2 * (2 * 200 * 8 * 16.0);
+  const double added = flops(config, 2, 100) - flops(one, 2, 100);  // of 4 experts 2: twice one
+  CHECK(added == 3 * (2 * projection + of_routers));
+  CHECK(counted_flops(config, 2, 100, kCpu) == flops(config, 2, 100));
+  CHECK(flops(config, 2, 100, kGpu) - flops(one, 2, 100, kGpu) == 3 * (2 * 3 * projection + of_routers));
+}
+
 TEST_CASE("llama: FLOPs of a routed step: fewer pairs, a router more") {
   const LlamaConfig config = routed(small_model(), routers::kLearned, 1, 1);
   const double dense_layer = 1920 + 2 * 1920 + 1920 + 1440 + 4320, vocabulary = 2400;

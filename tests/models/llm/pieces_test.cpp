@@ -49,6 +49,9 @@ std::vector<LlamaConfig> kinds_of_models() {
     kinds.push_back(test::tiny_llama());
     kinds.back().attention_gate = gate;
   }
+  kinds.push_back(test::tiny_llama(routers::kNone));
+  kinds.back().head_dim = 32;  // in training the selected experts alone are projected, of enough tokens
+  kinds.back().switch_head = {4, 2};
   kinds.push_back(test::tiny_llama());
   kinds.back().moh.routing = routings::kGroups;
   kinds.back().moh.num_shared = 0;
