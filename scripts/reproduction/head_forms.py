@@ -75,6 +75,11 @@ def dense(share=1.0):
     return lambda base: (f"{base.task.section}.heads={count(base.heads, share)}", f"{base.task.section}.head_dim={base.head_dim}")
 
 
+def switch_head(experts, top_k):
+    """Fewer heads by the number of experts, so that values and outputs have the dense model's parameters."""
+    return lambda base: (*dense(1 / experts)(base), f"model.switch_head.experts={experts}", f"model.switch_head.top_k={top_k}")
+
+
 def moh(active, *further, shared=1 / 6, groups=False, router="learned"):
     """A router that keeps this share of the heads, of which `shared` of all are active for every token."""
     def settings(base):
@@ -109,6 +114,7 @@ FORMS = (
          start=("model.moh.shared_heads=loss_increase",), of_images=True),
     Form("gated attention, a gate for each head", lambda base: ("model.attention_gate=head",), of_images=True),
     Form("gated attention, a gate for each element", lambda base: ("model.attention_gate=element",), of_images=True),
+    Form("SwitchHead, a quarter of the heads, 2 of 4 experts", switch_head(experts=4, top_k=2)),
     Form("routed keys and values, 50%", moh(0.5, *ROUTED_KEYS, shared=0)),
     Form("routed keys and values, 50%, shared heads with a window of 128", moh(0.5, *ROUTED_KEYS, "model.moh.shared_window=128")),
     Form("dense, 4 query heads for each KV head", lambda base: (), KV_SHARE),

@@ -165,6 +165,14 @@ class Text(Processes):
         self.assert_each_step_once("4", 50, 25)
         self.assertEqual(len(list((self.folder / "4").glob("*tfevents*"))), 1)
 
+    def test_two_processes_make_the_steps_of_one_with_experts(self):
+        experts = {**support.DENSE, "model.switch_head.experts": 4, "model.switch_head.top_k": 2}
+        config = self.config({**TEXT, **experts, "train.steps": 20, "eval.every": 10})
+        self.moh("train", config, "output.dir=one")
+        for zero in (0, 1):
+            self.run_in(2, "train", config, f"output.dir=two_{zero}", f"comm.zero={zero}")
+            self.assert_close("one", f"two_{zero}")
+
     def test_a_balance_loss_over_the_step_does_not_depend_on_how_it_is_divided(self):
         config = self.config({**TEXT, "model.dropout": 0, "model.moh.balance_weight": 0.5, "train.steps": 20,
                               "model.moh.balance_scope": "global"})

@@ -38,6 +38,9 @@ class KillAndResume(support.MohTest):
     def test_grouped_query_experts(self):
         self.check({"model.kv_heads": 2, "model.moh.routing": "gqe", "model.moh.num_shared": 0, "model.moh.top_k": 2})
 
+    def test_experts(self):
+        self.check({**DENSE, "model.switch_head.experts": 4, "model.switch_head.top_k": 2})
+
     def test_accumulation(self):
         self.check({"train.batch_size": 2, "train.accumulate": 3})
 

@@ -78,6 +78,18 @@ std::vector<StepReport> train(Run& run) {
   return reports;
 }
 
+/// Compares a run whose model `change` has made with one that is captured.
+template <class Change>
+void check_captured(const Change& change) {
+  RunConfig configs[] = {run_with(2, false), run_with(2, true)};
+  for (RunConfig& config : configs) change(model_of(config));
+  Run eager(configs[0]), captured(configs[1]);
+  const std::vector<StepReport> expected = train(eager), found = train(captured);
+  CHECK(captured.step.captured());
+  for (std::size_t i = 0; i < found.size(); ++i) CHECK(found[i].loss == expected[i].loss);
+  CHECK(same_bits(captured.state(), eager.state()));
+}
+
 }  // namespace
 
 TEST_CASE("sim: three graphs give the bits of an uncaptured step, however many micro-batches and targets") {
@@ -100,21 +112,20 @@ TEST_CASE("sim: three graphs give the bits of an uncaptured step, however many m
 }
 
 TEST_CASE("sim: inside KV groups, too, a captured step has the bits of one that is not") {
-  const auto within = [](bool graph) {
-    RunConfig config = run_with(2, graph);
-    LlamaConfig& model = model_of(config);
+  check_captured([](LlamaConfig& model) {
     model.kv_heads = model.heads / 2;
     model.moh.routing = routings::kWithinGroups;
     model.moh.balance_loss = BalanceLoss::kCv;
     model.moh.num_shared = 0;
     model.moh.top_k = model.kv_heads;
-    return config;
-  };
-  Run eager(within(false)), captured(within(true));
-  const std::vector<StepReport> expected = train(eager), found = train(captured);
-  CHECK(captured.step.captured());
-  for (std::size_t i = 0; i < found.size(); ++i) CHECK(found[i].loss == expected[i].loss);
-  CHECK(same_bits(captured.state(), eager.state()));
+  });
+}
+
+TEST_CASE("sim: with experts of values and outputs likewise") {
+  check_captured([](LlamaConfig& model) {
+    model.moh = {};
+    model.switch_head = {4, 2};
+  });
 }
 
 TEST_CASE("sim: the graphs of a step do not grow with its micro-batches") {

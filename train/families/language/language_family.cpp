@@ -119,6 +119,9 @@ LlamaConfig read_meta_folder(const std::filesystem::path& params_json) {
 
 std::string routing_text(const LlamaConfig& c) {
   const std::string gates = gate_text(c.attention_gate);
+  if (c.switch_head.used())
+    return "dense, " + std::to_string(c.switch_head.top_k) + " of " + std::to_string(c.switch_head.experts) +
+           " experts for values and outputs" + gates;
   if (!c.moh.router->routes()) return "dense" + gates;
   return "MoH with " + format_fixed(100 * activated_heads(routing_of(c)), 1) + "% of the heads" + gates;
 }

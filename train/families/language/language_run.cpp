@@ -70,6 +70,20 @@ Section rope_scaling_section(RopeScaling& c) {
   return s;
 }
 
+Section switch_head_section(SwitchHeadConfig& c) {
+  Section s("switch_head",
+            "Mixtures of experts in the values and outputs of dense attention "
+            "(SwitchHead, [baselines.md](baselines.md#switchhead)).");
+  s.properties().optional_with_weights();
+  s.field("experts", c.experts, at_least(0).capped(kMaxHeads),
+          "Projections to values of each KV head, and projections of outputs of each query head, with "
+          "sigmoid gates. 0: one of each, without gates.");
+  s.field("top_k", c.top_k, at_least(0).capped(kMaxHeads),
+          "Experts that a token selects, of each head's values and of each head's outputs; given with "
+          "`experts`.");
+  return s;
+}
+
 Section moh_section(MohConfig& c) {
   Section s = describe(c);
   s.properties_of("router").unseen_in_weights();
@@ -223,6 +237,7 @@ void LanguageRun::add_model_fields(LlamaConfig& c, Section& s) {
       .optional_with_weights();
   config::add_recompute(c.recompute, s);
   s.section(rope_scaling_section(c.rope_scaling));
+  s.section(switch_head_section(c.switch_head));
   s.section(moh_section(c.moh));
 }
 

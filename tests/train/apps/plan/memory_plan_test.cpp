@@ -215,6 +215,17 @@ TEST_CASE("plan: memory of models with gates") {
   }
 }
 
+TEST_CASE("plan: memory of models with experts, all of them projected, and the selected alone") {
+  RunConfig config = small_config();
+  model_of(config).switch_head = {4, 4};
+  check_plan(config);
+  model_of(config).switch_head = {4, 2};
+  check_plan(config);
+  model_of(config).recompute = RecomputeLevel::kLayer;
+  config.precision = Precision::kBFloat16;
+  check_plan(config);
+}
+
 TEST_CASE("plan: memory of classifiers of images") {
   RunConfig vit = small_image_run(ImageArchitecture::kVit);
   images_of(vit).model.image_size = 48;

@@ -26,7 +26,7 @@ LlamaConfig base_model() {
 }
 
 std::vector<LlamaConfig> kinds_of_models() {
-  std::vector<LlamaConfig> kinds(8, base_model());
+  std::vector<LlamaConfig> kinds(9, base_model());
   kinds[1].moh = {};
   kinds[2].moh.router = routers::kQueryNorm;
   kinds[3].moh = {.router = routers::kLearned, .routing = routings::kGroups, .num_shared = 0, .top_k = 1};
@@ -35,6 +35,8 @@ std::vector<LlamaConfig> kinds_of_models() {
   kinds[6].rope_scaling = {.kind = RopeScalingKind::kLinear, .factor = 2};
   kinds[7].moh = {
       .router = routers::kQueryNorm, .routing = routings::kWithinGroups, .num_shared = 0, .top_k = 2};
+  kinds[8].moh = {};
+  kinds[8].switch_head = {3, 2};
   return kinds;
 }
 

@@ -102,6 +102,22 @@ TEST_CASE("init: gates that a source lacks begin as its function, and those that
   }
 }
 
+TEST_CASE("init: experts are loaded from a model that has them, and refused from others") {
+  RunConfig run = tiny_run();
+  model_of(run).switch_head = {3, 2};
+  const DenseFile trained(run);
+  run.init.from = trained.path;
+  const Tensor tokens = tensor_of<std::int64_t>({1, 5}, {3, 1, 4, 1, 5});
+  const auto again = tiny_model(run);
+  again->initialise(99);
+  CHECK(load(*again, run).empty());
+  CHECK(same_values(again->forward(tokens).logits.value(), trained.model->forward(tokens).logits.value()));
+  const DenseFile dense;
+  run.init.from = dense.path;
+  CHECK_THAT(message_of<CheckpointError>([&] { open_source(run, families()); }),
+             Catch::Contains("v_router.weight") && Catch::Contains("v_proj.weight"));
+}
+
 TEST_CASE("init: a model larger than its source is refused before it takes memory") {
   const DenseFile file;
   RunConfig run = routed_run(file, routers::kLearned, 2, 4);

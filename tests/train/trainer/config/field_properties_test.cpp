@@ -154,7 +154,7 @@ TEST_CASE("field properties: keys that may be omitted for weights without a conf
              joined(every, {"model.kv_heads", "model.head_dim", "model.max_positions", "model.sliding_window",
                             "model.tied_embeddings", "model.qkv_bias", "model.o_bias", "model.mlp_bias",
                             "model.qk_norm", "model.attention_gate", "model.dropout", "model.init_std",
-                            "model.rope_scaling."}),
+                            "model.rope_scaling.", "model.switch_head."}),
              {"model.rope_scaling.kind"});
   check_keys(images(ImageArchitecture::kTransNext), FieldProperty::kOptionalWithWeights,
              joined(every, {"model.drop_path", "model.attention_gate", "model.vit."}));

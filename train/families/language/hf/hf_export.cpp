@@ -214,6 +214,10 @@ OrderedJson config_json(const LlamaConfig& model, std::string_view dtype, const 
     throw ConfigError(error_message("export", "model.moh.routed",
                                     "queries, as the exported code has keys and values of all tokens",
                                     std::string(name_of(model.moh.routed))));
+  if (model.switch_head.used())
+    throw ConfigError(error_message("export", "model.switch_head.experts",
+                                    "0, as the exported code has one projection of each head",
+                                    std::to_string(model.switch_head.experts), "write safetensors instead"));
   const HfForm form = form_of(model);
   OrderedJson json;
   add_class(form, json);
