@@ -352,6 +352,12 @@ class TextPairs(Pairs):
         self.of_another_kind = {**self.of_another_kind, "analyze": refused}
         self.run_of("experts")
 
+    def test_gates(self):
+        self.run_of("gates")
+
+    def test_gates_of_elements(self):
+        self.run_of("gates of elements")
+
     def test_shared_heads_by_a_list(self):
         self.run_of("shared by list")
 
@@ -373,6 +379,9 @@ class PicturePairs(Pairs):
 
     def test_moh(self):
         self.run_of("moh vit")
+
+    def test_gates(self):
+        self.run_of("gated vit")
 
     def test_learned_shared_heads(self):
         self.run_of("learned heads")
