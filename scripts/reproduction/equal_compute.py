@@ -24,6 +24,7 @@ from . import head_forms, moh, report, scaled
 
 NAME = "heads_at_equal_compute"
 ROUNDS, DECODE_CONTEXT = 5, 512
+DECODE_PASSES = 9  # of several tokens each: those of small models take less than a millisecond
 EVALUATIONS = 10  # of the dense model's training
 BUDGETS = ("items", "operations", "time")  # items are tokens or pictures
 
@@ -85,7 +86,7 @@ def decode_of(arguments, settings):
     """What `moh bench decode` says of the model as it is configured, its last line."""
     dtype = "bf16" if moh.plan(arguments.moh, arguments.config, settings)["dtype"] == "bfloat16" else "f32"
     return moh.ask(arguments.moh, "bench", "decode", arguments.config, *settings, "--configured", "--context", DECODE_CONTEXT, "--dtype", dtype,
-                   "--threads", arguments.threads, "--repeats", 3)[-1]
+                   "--threads", arguments.threads, "--repeats", DECODE_PASSES)[-1]
 
 
 def spacing(steps):
