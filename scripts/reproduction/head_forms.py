@@ -118,6 +118,7 @@ FORMS = (
     Form("routed keys and values, 50%", moh(0.5, *ROUTED_KEYS, shared=0)),
     Form("routed keys and values, 50%, shared heads with a window of 128", moh(0.5, *ROUTED_KEYS, "model.moh.shared_window=128")),
     Form("dense, 4 query heads for each KV head", lambda base: (), KV_SHARE),
+    Form("dense, half of the heads, 2 query heads for each KV head", dense(0.5), KV_SHARE),
     Form("MoH, 50%, 4 query heads for each KV head", moh(0.5), KV_SHARE),
     Form("whole KV groups, 50%", moh_groups(0.5), KV_SHARE),
     Form("within KV groups, 50%", moh(0.5, "model.moh.routing=within_groups", shared=0.25, groups=True), KV_SHARE),

@@ -37,7 +37,7 @@ class Forms(support.MohTest):
         data = [f"data.train={self.write('text.txt', 'Two households, both alike in dignity, ' * 200)}"]
         base = head_forms.base_of(support.MOH, CONFIG, data)
         self.assertEqual((base.heads, base.head_dim, base.task), (24, 16, head_forms.LANGUAGE))
-        self.assertGreaterEqual(len(head_forms.forms_for(base, None)), 16)
+        self.assertGreaterEqual(len(head_forms.forms_for(base, None)), 17)
         self.check_forms(CONFIG, base, data)
 
     def test_those_of_a_vit_are_dense_and_moh_models_static_heads_and_gates(self):
