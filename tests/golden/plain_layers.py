@@ -51,6 +51,19 @@ def gates(case, w, x, z, kept, shared, routed):
     return found
 
 
+def group_balance(all_logits, all_kept, groups, paper=False):
+    """The load-balance loss inside groups of routed heads, the mean over groups of a group's own; of each token its logits, and the indices of
+    the heads that it keeps."""
+    tokens, each, loss = len(all_logits), len(all_logits[0]) // groups, 0.0
+    for g in range(groups):
+        group = list(range(g * each, (g + 1) * each))
+        shares = [softmax([z[e] for e in group]) for z in all_logits]
+        mean = [sum(p[i] for p in shares) / tokens for i in range(each)]
+        load = [sum(e in kept for kept in all_kept) / tokens for e in group]
+        loss += (1 if paper else each) * sum(a * b for a, b in zip(mean, load)) / groups
+    return loss
+
+
 def matrix(rng, rows, columns, scale):
     return [[round(rng.gauss(0, scale), 4) for _ in range(columns)] for _ in range(rows)]
 

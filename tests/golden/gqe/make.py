@@ -9,7 +9,7 @@ import random
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).parents[1]))
-from plain_layers import attended, derivatives, heads_of, matrix, product, rotated, softmax, write  # noqa: E402
+from plain_layers import attended, derivatives, group_balance, heads_of, matrix, product, rotated, softmax, write  # noqa: E402
 
 TOKENS, WIDTH, HEADS, GROUPS, DIM, THETA = 6, 5, 8, 2, 4, 100.0
 SIZE = HEADS // GROUPS
@@ -24,18 +24,6 @@ def kept_of(z, each, top_k):
         kept += [g * each + e for e in best]
         weights += [p[e] for e in best]
     return kept, [p / sum(weights) for p in weights]
-
-
-def balance_of(all_logits, all_kept, each):
-    """The mean over groups of a group's loss."""
-    loss = 0.0
-    for g in range(GROUPS):
-        group = list(range(g * each, (g + 1) * each))
-        shares = [softmax([z[e] for e in group]) for z in all_logits]
-        mean = [sum(p[i] for p in shares) / TOKENS for i in range(each)]
-        load = [sum(e in kept for kept in all_kept) / TOKENS for e in group]
-        loss += each * sum(a * b for a, b in zip(mean, load)) / GROUPS
-    return loss
 
 
 def run(case, w):
@@ -60,7 +48,7 @@ def run(case, w):
         all_weights.append([weight_of.get(h, 0.0) for h in range(HEADS)])
         all_logits.append(z)
         all_kept.append(kept)
-    return outputs, all_weights, balance_of(all_logits, all_kept, each)
+    return outputs, all_weights, group_balance(all_logits, all_kept, GROUPS)
 
 
 def numbers_of(case):

@@ -10,7 +10,7 @@ import random
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).parents[1]))
-from plain_layers import attended, derivatives, gates, heads_of, matrix, product, rotated, softmax, write  # noqa: E402
+from plain_layers import attended, derivatives, gates, group_balance, heads_of, matrix, product, rotated, write  # noqa: E402
 
 TOKENS, WIDTH, HEADS, GROUPS, DIM, THETA = 6, 5, 8, 2, 4, 100.0
 KV_HEADS = GROUPS
@@ -45,18 +45,6 @@ def gates_of(case, w, x, z):
     return gates(case, w, x, z, kept, SHARED, ROUTED), kept
 
 
-def balance_of(case, all_logits, all_kept):
-    """The mean over groups of a group's loss."""
-    loss = 0.0
-    for g in range(GROUPS):
-        group = list(range(g * EACH, (g + 1) * EACH))
-        shares = [softmax([z[e] for e in group]) for z in all_logits]
-        mean = [sum(p[i] for p in shares) / TOKENS for i in range(EACH)]
-        load = [sum(e in kept for kept in all_kept) / TOKENS for e in group]
-        loss += (1 if case["form"] == "paper" else EACH) * sum(a * b for a, b in zip(mean, load)) / GROUPS
-    return loss
-
-
 def run(case, w):
     """Outputs [T, D], gates [T, H] and the load-balance loss."""
     queries = [heads_of(product(w["q_proj.weight"], x), DIM) for x in w["x"]]
@@ -76,7 +64,7 @@ def run(case, w):
         all_gates.append(weights)
         all_logits.append(z)
         all_kept.append(kept)
-    return outputs, all_gates, balance_of(case, all_logits, all_kept)
+    return outputs, all_gates, group_balance(all_logits, all_kept, GROUPS, case["form"] == "paper")
 
 
 def numbers_of(case):
