@@ -26,7 +26,7 @@ void check_gqe(const MohConfig& config, const RoutedLayers& of, ConfigFaults& fa
     refuse("moh.router", "a router with weights", std::string(config.router->name),
            "its selected heads have weight 1, and so no shares in a sum");
   if (config.gate_scaling != GateScaling::kCode)
-    refuse("moh.gate_scaling", "code, the default,", "another",
+    refuse("moh.gate_scaling", "code, the default,", "paper",
            "weights are renormalised over the selected heads");
   if (!config.two_stage)
     refuse("moh.two_stage", "true, the default,", "false", "shared heads have no weight");
@@ -64,10 +64,8 @@ const RoutingRule kGqeRule{
     .name = "gqe",
     .doc =
         "as within_groups, with the outputs of Grouped Query Experts (arXiv 2606.20945): the output "
-        "projection has "
-        "columns for the slots of the active heads in place of all heads, and for one more, the sum of the "
-        "routed "
-        "outputs by their router weights.",
+        "projection has columns for the slots of the active heads in place of all heads, and for one more, "
+        "the sum of the routed outputs by their router weights.",
     .parts = [](QueryGroups layer) { return std::max<std::int64_t>(layer.kv_heads, 1); },
     .lists = false,
     .outputs = &slots_and_sum,

@@ -53,7 +53,7 @@ double largest_difference(const Tensor& a, const Tensor& b) {
   return most;
 }
 
-/// What an observer sees of the last layer.
+/// Tensors that an observer sees of the last layer.
 class Last : public AttentionObserver {
  public:
   void observe(const AttentionTrace& trace) override {
@@ -177,7 +177,7 @@ TEST_CASE("models: what has no meaning with GQE is refused by name") {
   CHECK(refusal([](LlamaConfig& c) { c.moh.router = routers::kQueryNorm; }) ==
         "moh.router: expected a router with weights with moh.routing: gqe, found query_norm");
   CHECK(refusal([](LlamaConfig& c) { c.moh.gate_scaling = GateScaling::kPaper; }) ==
-        "moh.gate_scaling: expected code, the default, with moh.routing: gqe, found another");
+        "moh.gate_scaling: expected code, the default, with moh.routing: gqe, found paper");
   CHECK(refusal([](LlamaConfig& c) { c.moh.two_stage = false; }) ==
         "moh.two_stage: expected true, the default, with moh.routing: gqe, found false");
   CHECK(refusal([](LlamaConfig& c) { c.moh.top_k_anneal_until = 0.5; }) ==
