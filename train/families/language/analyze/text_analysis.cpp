@@ -119,22 +119,12 @@ Tensor document_starts(const DocumentMarks& marks, const Tensor& tokens) {
   return starts;
 }
 
-/// Heads are compared and ranked by what the output projection makes of them, one matrix for each.
-void require_output_matrices(const LlamaConfig& model) {
-  if (!model.switch_head.used()) return;
-  throw ConfigError(error_message("analyze", "model.switch_head.experts", "0",
-                                  std::to_string(model.switch_head.experts),
-                                  "the output projection of a head differs by token, so heads have no "
-                                  "matrices by which they are compared"));
-}
-
 }  // namespace
 
 AnalysisInputs analysis_of_texts(const Llama& model, const Tokenizer& tokenizer,
                                  const std::vector<TextSource>& sources, const AnalyzeOptions& options,
                                  const AnalyzedDocuments& documents) {
   check_options(model, options);
-  require_output_matrices(model.config());
   AnalysisInputs inputs{
       .options = options, .model = sizes_of(model.config()), .tokenizer = std::string(tokenizer.name())};
   std::vector<std::int64_t> counts(static_cast<std::size_t>(inputs.model.vocab_size));
