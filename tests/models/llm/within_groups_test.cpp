@@ -21,30 +21,7 @@ namespace {
 
 /// 12 heads that share 3 KV heads: of each group of 4 one is shared and 1 of the others is kept.
 LlamaConfig within(RouterKey router, RoutingKey routing = routings::kWithinGroups) {
-  LlamaConfig c{.vocab_size = 19,
-                .layers = 2,
-                .hidden = 24,
-                .intermediate = 36,
-                .heads = 12,
-                .kv_heads = 3,
-                .head_dim = 4,
-                .max_positions = 32};
-  c.moh = {.router = router, .routing = routing, .num_shared = 3, .top_k = 3};
-  return c;
-}
-
-double largest(const Tensor& a) {
-  double most = 0;
-  for (const float value : a.span<float>()) most = std::max(most, std::abs(double{value}));
-  return most;
-}
-
-/// The largest difference of two tensors over the largest element.
-double relative_difference(const Tensor& a, const Tensor& b) {
-  double difference = 0;
-  for (std::int64_t i = 0; i < a.numel(); ++i)
-    difference = std::max(difference, std::abs(double{a.data<float>()[i]} - double{b.data<float>()[i]}));
-  return difference / std::max(largest(b), 1e-30);
+  return grouped_llama({.router = router, .routing = routing, .num_shared = 3, .top_k = 3});
 }
 
 /// The decisions of the routers of each layer.
@@ -185,12 +162,12 @@ TEST_CASE("models: inside groups, a model is that of lists with the same selecti
       cross_entropy(logits, tokens).backward();
       const Variable expected = lists->forward(tokens, {.forced_top = seen.top}).logits;
       cross_entropy(expected, tokens).backward();
-      CHECK(relative_difference(logits.value(), expected.value()) < 1e-4);
+      CHECK(difference_to(logits.value(), expected.value()) < 1e-4);
       const auto a = slots->parameters(), b = lists->parameters();
       REQUIRE(a.size() == b.size());
       for (std::size_t i = 0; i < a.size(); ++i) {
         INFO(a[i].name << (wide ? ", wide" : ""));
-        CHECK(relative_difference(a[i].variable.grad(), b[i].variable.grad()) < 2e-3);
+        CHECK(difference_to(a[i].variable.grad(), b[i].variable.grad()) < 2e-3);
       }
     }
   }
@@ -217,7 +194,7 @@ TEST_CASE("models: inside groups, decoding gives what the forward pass computes"
     for (std::int64_t t = 0; t < 10; ++t) {
       const Tensor token = tokens.reshape({10}).slice(t, t + 1).reshape({1, 1}).clone();
       const Tensor logits = model->decode(token, cache);
-      CHECK(relative_difference(logits.reshape({19}), whole.reshape({10, 19}).select(t)) < 1e-4);
+      CHECK(difference_to(logits.reshape({19}), whole.reshape({10, 19}).select(t)) < 1e-4);
     }
   }
 }
@@ -250,7 +227,7 @@ TEST_CASE("models: routers inside groups learn, with each estimator, and the sam
     CHECK(same_bits(a[i].variable.grad(), b[i].variable.grad()));
     if (!a[i].name.ends_with("self_attn.wg.weight")) continue;
     CHECK(a[i].variable.shape() == Shape{9, 24});
-    CHECK(largest(a[i].variable.grad()) > 0);  // also with one head kept of each group
+    CHECK(largest_of(a[i].variable.grad()) > 0);  // also with one head kept of each group
   }
 }
 
