@@ -22,6 +22,7 @@ struct Operands {
   HeadLists lists;                 ///< rows undefined: all pairs
   Tensor gates;                    ///< [B, T, H] in Acc<T> of q's dtype, or undefined
   Tensor document_starts = {};     ///< that of shape, which it outlives
+  Tensor document_ends = {};       ///< likewise
   PackedSequences sequences = {};  ///< likewise
   bool by_cudnn = false;
 };
@@ -146,6 +147,14 @@ Grads run_backward(const Saved& saved, const Tensor& gradient) {
   return grads;
 }
 
+/// Completes the shape of the operands, and keeps the tensors that it points to.
+void add_mask(Operands& o, const AttentionOptions& options) {
+  o.document_starts = options.document_starts;
+  o.document_ends = options.document_ends;
+  o.sequences = options.sequences;
+  complete_shape(o.op, o.shape, o.q.device(), options);
+}
+
 Operands separate_operands(std::string_view op, const Variable& q, const Variable& k, const Variable& v,
                            const AttentionOptions& options) {
   Check(op).floating("q", q).rank("q", q, 4).like("k", k, "q", q).rank("k", k, 4).like("v", v, "q", q);
@@ -154,9 +163,7 @@ Operands separate_operands(std::string_view op, const Variable& q, const Variabl
       .shape("v", v, k.shape(), "that of k");
   Operands o{op, {}, aligned_on_gpu(q.value()), aligned_on_gpu(k.value()), aligned_on_gpu(v.value())};
   o.shape = {q.dim(0), q.dim(1), k.dim(1), q.dim(2), k.dim(2), q.dim(3)};
-  o.document_starts = options.document_starts;
-  complete_shape(op, o.shape, o.q.device(), options);
-  o.sequences = options.sequences;
+  add_mask(o, options);
   if (o.sequences.offsets.defined()) divide_sequences(op, o.shape, o.q.device(), options);
   return o;
 }
@@ -170,8 +177,7 @@ Operands packed_operands(std::string_view op, const Variable& qkv, std::int64_t 
                     "packed sequences");
   Operands o{op, {}, aligned_on_gpu(qkv.value()), {}, {}, true};
   o.shape = {qkv.dim(0), qkv.dim(1), qkv.dim(1), heads, kv_heads, qkv.dim(3)};
-  o.document_starts = options.document_starts;
-  complete_shape(op, o.shape, o.q.device(), options);
+  add_mask(o, options);
   return o;
 }
 

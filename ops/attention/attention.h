@@ -9,7 +9,8 @@ namespace moh {
 struct PackedSequences {
   Tensor offsets;            ///< int64 [sequences + 1]: the token with which each begins, and their number
   std::int64_t longest = 0;  ///< in a dry run, which has no offsets: tokens of the longest sequence
-  /// Keys that a query sees on average, for the FLOPs where the host does not have the offsets.
+  /// Keys that a query sees on average, for the FLOPs where the host does not have the offsets, or
+  /// AttentionOptions::document_starts and document_ends.
   double mean_visible = 0;
 };
 
@@ -23,8 +24,14 @@ struct AttentionOptions {
   /// 2310.06825) and `sliding_window` of transformers; 0: no window.
   std::int64_t window = 0;
   /// [B, T] int32 on the device of q, or undefined: the position of the first key of each query's document;
-  /// a causal query sees no key before it. Ascending in t, at most the query's position.
+  /// a query sees no key before it. Ascending in t; under a causal mask at most the query's position. Without
+  /// one it needs document_ends.
   Tensor document_starts = {};
+  /// [B, T] int32 on the device of q, or undefined; for attention that is not causal: query t sees the keys
+  /// from document_starts[t], or from the first, to document_ends[t] - 1. Ascending in t, past the start and
+  /// at most S. So a mask has one range per query: sentences of different lengths in one batch (ends that are
+  /// their lengths), packed one after the other, or those of another sequence in cross-attention.
+  Tensor document_ends = {};
   /// With offsets, the B = 1 sequence consists of several, whose tokens see those of their own alone:
   /// document_starts must be given, and not lie before a token's sequence. Only attention() takes it, under a
   /// causal mask without a window. The CPU then computes each sequence as it would alone: the same bits, if
@@ -38,9 +45,10 @@ struct AttentionOptions {
 /// q [B, T, H, d], k and v [B, S, G, d], of one floating dtype and device; H is a multiple of G, and query
 /// head h uses KV head h / (H / G); d at most 256; S at least 1. Returns [B, T, H, d]. Softmax and sums in
 /// float32 (float64 for float64). Saves q, k, v, the output, and the log-sum-exp per (token, head). Results
-/// have the same bits with any number of threads. With a window or documents every query needs a key at its
-/// position. The values of document_starts are checked where the host holds them; on a GPU, wrong ones give
-/// wrong masks, but no access outside the tensors. Throws ShapeError, DTypeError, DeviceError, ValueError.
+/// have the same bits with any number of threads. With a window, or starts without ends, every query needs a
+/// key at its position. The values of document_starts and document_ends are checked where the host holds
+/// them; on a GPU, wrong ones give wrong masks, but no access outside the tensors. Throws ShapeError,
+/// DTypeError, DeviceError, ValueError.
 Variable attention(const Variable& q, const Variable& k, const Variable& v, const AttentionOptions& options);
 
 /// The core of Mixture-of-Head attention (Jin et al. 2024, arXiv 2410.11842, eq. 5): attention as above for

@@ -198,7 +198,8 @@ void run_forward(const AttentionForward<T>& args, std::int64_t num_rows,
 template <class T>
 std::string refusal_of_cudnn(const AttentionForward<T>& args) {
   if (args.shape.window > 0) return "a sliding window, which its graph is not told of";
-  if (args.shape.document_starts != nullptr) return "a mask of documents, which its graph is not told of";
+  if (args.shape.document_starts != nullptr || args.shape.document_ends != nullptr)
+    return "a mask of documents, which its graph is not told of";
   if constexpr (kHasTensorCores<T>) {
     return CudnnAttention::refusal(args, args.lse != nullptr);
   } else {

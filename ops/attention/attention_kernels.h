@@ -14,7 +14,8 @@ inline constexpr int kListPositionBits = 20;
 
 /// Sizes and mask of attention. Query t has position p = query_offset + t, key s position s. With `causal` a
 /// query attends to the keys up to its own position, and of these to the last `window` and to those from
-/// document_starts[t] on, where the mask has them; else to all keys. heads is a multiple of kv_heads.
+/// document_starts[t] on, where the mask has them; else to all keys, or with document_ends to those from
+/// document_starts[t] to document_ends[t] - 1. heads is a multiple of kv_heads.
 struct AttentionShape {
   std::int64_t batch = 0, queries = 0, keys = 0, heads = 0, kv_heads = 0, head_dim = 0;
   bool causal = false;
@@ -23,6 +24,8 @@ struct AttentionShape {
   std::int64_t window = 0;  ///< keys p - window + 1 ... p; 0: no window
   /// [B, T], ascending in t, or none: the first key of the query's document.
   const std::int32_t* document_starts = nullptr;
+  /// [B, T], ascending in t, or none: the key after the last of the query's document. Not with `causal`.
+  const std::int32_t* document_ends = nullptr;
   /// [batch + 1], or none: the sequences have different lengths and lie one after the other, as in
   /// AttentionOptions::sequences. Then sequence b has the tokens from offsets[b] to offsets[b + 1],
   /// `queries` and `keys` are the length of the longest, document_starts counts from the first token of all,

@@ -106,17 +106,19 @@ struct Range {
 /// The keys that the queries of a token of sequence `batch` attend to, at least one. Both ends ascend with
 /// the token, whatever the mask.
 constexpr Range visible_keys(const AttentionShape& shape, std::int64_t batch, std::int64_t token) {
-  if (!shape.causal) return {0, shape.keys};
-  const std::int64_t position = shape.query_offset + token, end = min_of(shape.keys, position + 1);
+  if (!shape.causal && shape.document_ends == nullptr) return {0, shape.keys};
+  const std::int64_t* offsets = offsets_of_sequences(shape);
+  const std::int64_t origin = offsets ? offsets[batch] : 0;
+  const std::int64_t row = offsets ? origin + token : batch * shape.queries + token;
+  const std::int64_t position = shape.query_offset + token,
+                     end = shape.causal ? min_of(shape.keys, position + 1)
+                                        : clamp(shape.document_ends[row], 1, shape.keys);
   std::int64_t begin = shape.window > 0 ? position + 1 - shape.window : 0;
   if (shape.document_starts != nullptr) {
-    const std::int64_t* offsets = offsets_of_sequences(shape);
-    const std::int64_t origin = offsets ? offsets[batch] : 0;
-    const std::int64_t row = offsets ? origin + token : batch * shape.queries + token;
     const std::int64_t start = shape.document_starts[row] - origin;
     begin = begin < start ? start : begin;
   }
-  return {clamp(begin, 0, end - 1), end};  // kernels may rely on a key, whatever the starts say
+  return {clamp(begin, 0, end - 1), end};  // kernels may rely on a key, whatever the tensors say
 }
 constexpr Range visible_keys(const AttentionShape& shape, const List& list, std::int64_t row) {
   return visible_keys(shape, list.batch, pair_at(list, row).token);

@@ -17,38 +17,72 @@ void check_same_device(std::string_view op, std::string_view name, const Tensor&
     throw DeviceError(error_message(op, name, device_name(device), device_name(tensor.device())));
 }
 
-/// The starts of documents must ascend and not lie after their queries.
-void check_values_of_starts(std::string_view op, const AttentionShape& s, const std::int32_t* starts) {
+/// The values of [B, T], the ends of key ranges, must ascend in t, from first(i) to last(i) for element i.
+template <class First, class Last>
+void check_values_of(std::string_view op, const std::string& name, const AttentionShape& s,
+                     const std::int32_t* values, const First& first, const Last& last) {
   for (std::int64_t i = 0; i < s.batch * s.queries; ++i) {
-    const std::int64_t t = i % s.queries, least = t == 0 ? 0 : starts[i - 1];
-    if (starts[i] >= least && starts[i] <= s.query_offset + t) continue;
-    Check(op).require(
-        false, "document_starts[" + std::to_string(i / s.queries) + ", " + std::to_string(t) + "]",
-        std::to_string(least) + " to " + std::to_string(s.query_offset + t), std::to_string(starts[i]));
+    const std::int64_t t = i % s.queries, before = t == 0 ? 0 : values[i - 1],
+                       least = std::max<std::int64_t>(before, first(i)), most = last(i);
+    if (values[i] >= least && values[i] <= most) continue;
+    Check(op).require(false, name + "[" + std::to_string(i / s.queries) + ", " + std::to_string(t) + "]",
+                      std::to_string(least) + " to " + std::to_string(most), std::to_string(values[i]));
   }
 }
 
+/// The starts of documents must ascend and not lie after their queries, or leave them a key; the ends must
+/// ascend, too, and lie after the starts.
+void check_documents(std::string_view op, const AttentionShape& s) {
+  if (s.document_starts != nullptr) {
+    check_values_of(
+        op, "document_starts", s, s.document_starts, [](std::int64_t) { return 0; },
+        [&](std::int64_t i) { return s.causal ? s.query_offset + i % s.queries : s.keys - 1; });
+  }
+  if (s.document_ends != nullptr) {
+    check_values_of(
+        op, "document_ends", s, s.document_ends,
+        [&](std::int64_t i) { return s.document_starts ? s.document_starts[i] + 1 : 1; },
+        [&](std::int64_t) { return s.keys; });
+  }
+}
+
+/// The values of `tensor`, one per query, or none if it is undefined.
+const std::int32_t* per_query(std::string_view op, std::string_view name, const Tensor& tensor,
+                              const AttentionShape& s, Device device) {
+  if (!tensor.defined()) return nullptr;
+  Check(op).dtype(name, Variable(tensor), DType::kInt32).shape(name, Variable(tensor), {s.batch, s.queries});
+  check_same_device(op, name, tensor, device);
+  return tensor.data<std::int32_t>();
+}
+
+/// A mask that ends with the query's position, or else with the end of its document.
+void check_kind_of_mask(std::string_view op, const AttentionShape& s, const AttentionOptions& options) {
+  if (options.document_ends.defined()) {
+    Check(op)
+        .require(!options.causal, "document_ends", "attention without a causal mask", "a causal one")
+        .require(options.window == 0, "document_ends", "no window", std::to_string(options.window) + " keys");
+    return;
+  }
+  if (options.window == 0 && !options.document_starts.defined()) return;
+  Check(op)
+      .require(options.causal, "window and documents", "a causal mask, or document_ends",
+               "one without causal")
+      .require(s.query_offset + s.queries <= s.keys, "window and documents",
+               "a key at the position of each query",
+               std::to_string(s.keys) + " keys, queries up to position " +
+                   std::to_string(s.query_offset + s.queries - 1));
+}
+
 void add_mask(std::string_view op, AttentionShape& s, Device device, const AttentionOptions& options) {
-  const Tensor& starts = options.document_starts;
   s.causal = options.causal;
   s.query_offset = options.query_offset;
   s.window = options.window;
   Check(op).require(options.window >= 0, "window", "at least 1 key, or 0 for none",
                     std::to_string(options.window));
-  if (options.window == 0 && !starts.defined()) return;
-  Check(op)
-      .require(options.causal, "window and documents", "a causal mask", "one without causal")
-      .require(s.query_offset + s.queries <= s.keys, "window and documents",
-               "a key at the position of each query",
-               std::to_string(s.keys) + " keys, queries up to position " +
-                   std::to_string(s.query_offset + s.queries - 1));
-  if (!starts.defined()) return;
-  Check(op)
-      .dtype("document_starts", Variable(starts), DType::kInt32)
-      .shape("document_starts", Variable(starts), {s.batch, s.queries});
-  check_same_device(op, "document_starts", starts, device);
-  if (device == kCpu && !dry_run()) check_values_of_starts(op, s, starts.data<std::int32_t>());
-  s.document_starts = starts.data<std::int32_t>();
+  check_kind_of_mask(op, s, options);
+  s.document_starts = per_query(op, "document_starts", options.document_starts, s, device);
+  s.document_ends = per_query(op, "document_ends", options.document_ends, s, device);
+  if (device == kCpu && !dry_run()) check_documents(op, s);
 }
 
 }  // namespace
@@ -78,8 +112,8 @@ void divide_sequences(std::string_view op, AttentionShape& s, Device device,
           s.batch == 1 && s.queries == s.keys && s.query_offset == 0, "sequences",
           "one batch of as many queries as keys",
           std::to_string(s.batch) + " of " + std::to_string(s.queries) + " and " + std::to_string(s.keys))
-      .require(s.heads == s.kv_heads && s.window == 0 && options.document_starts.defined(), "sequences",
-               "document_starts in place of a window, and as many KV heads as heads", "others");
+      .require(s.heads == s.kv_heads && s.window == 0 && options.document_starts.defined() && s.causal,
+               "sequences", "document_starts in place of a window, and as many KV heads as heads", "others");
   check_same_device(op, "sequences", offsets, device);
   if (device != kCpu) return;
   const std::int64_t count = offsets.dim(0) - 1, tokens = s.queries;
@@ -117,8 +151,8 @@ namespace {
 
 /// The keys that a query sees on average.
 double mean_visible_keys(const AttentionShape& s, bool knows_documents) {
-  if (!s.causal) return static_cast<double>(s.keys);
-  if (s.document_starts != nullptr && knows_documents) {
+  const bool has_documents = s.document_starts != nullptr || s.document_ends != nullptr;
+  if (has_documents && knows_documents) {
     double pairs = 0;
     for (std::int64_t b = 0; b < s.batch; ++b) {
       const std::int64_t queries = s.offsets ? s.offsets[b + 1] - s.offsets[b] : s.queries;
@@ -127,6 +161,7 @@ double mean_visible_keys(const AttentionShape& s, bool knows_documents) {
     const std::int64_t all = s.offsets ? s.offsets[s.batch] : s.batch * s.queries;
     return pairs / static_cast<double>(std::max<std::int64_t>(all, 1));
   }
+  if (!s.causal) return static_cast<double>(s.keys);
   const auto sum_of = [](std::int64_t first, std::int64_t last) {  // first + ... + last
     return static_cast<double>(first + last) * static_cast<double>(last - first + 1) / 2;
   };

@@ -14,7 +14,8 @@
 namespace moh {
 
 /// Checks heads, head width, keys and options; fills in the mask, the offset and the scale. `op` names the op
-/// in messages, `device` holds the operands. options.document_starts must outlive the shape.
+/// in messages, `device` holds the operands. document_starts and document_ends of the options must outlive
+/// the shape.
 void complete_shape(std::string_view op, AttentionShape& shape, Device device,
                     const AttentionOptions& options);
 
@@ -31,7 +32,7 @@ void check_lists(std::string_view op, const AttentionShape& shape, Device device
 RowLists row_lists(const HeadLists& lists);
 
 /// Model FLOPs of a forward pass over `rows` (token, head) pairs on `device`: q k^T and the weighted sum of v
-/// over the keys that a query attends to on average. Documents count where the host holds their starts; in a
+/// over the keys that a query attends to on average. Documents count where the host holds their ranges; in a
 /// dry run and on a GPU, a query sees `mean_visible` keys, or if this is 0, a sequence counts as one
 /// document. A backward pass has twice as many: recomputed scores are not counted.
 double attention_flops(const AttentionShape& shape, Device device, std::int64_t rows,

@@ -158,6 +158,22 @@ TEST_CASE("profile: attention and depthwise convolutions report their operations
   CHECK(entry_of(profiler, "depthwise_conv2d").flops == 2 * 4 * 4 * 3 * 9);
 }
 
+TEST_CASE("profile: attention over documents reports the pairs that see each other") {
+  const Variable q(zeros({1, 3, 2, 8}, DType::kFloat32)), k(zeros({1, 5, 2, 8}, DType::kFloat32));
+  const Tensor ends = empty({1, 3}, DType::kInt32);
+  for (std::int32_t t = 0; t < 3; ++t) ends.data<std::int32_t>()[t] = 1 + 2 * t;
+  const auto flops_of = [&](double mean_visible) {
+    FakeClock clock;
+    Profiler profiler(clock.reader);
+    attention(q, k, k, {.causal = false, .document_ends = ends, .sequences = {.mean_visible = mean_visible}});
+    return entry_of(profiler, "attention").flops;
+  };
+  CHECK(flops_of(0) == 2 * (1 + 3 + 5) * 2 * 2 * 8);
+  const DryRunScope scope;  // which has no ends
+  CHECK(flops_of(0) == 2 * (3 * 5) * 2 * 2 * 8);
+  CHECK(flops_of(4) == 2 * (3 * 4) * 2 * 2 * 8);
+}
+
 TEST_CASE("profile: ends with its object, also when an op throws") {
   FakeClock clock;
   {

@@ -35,9 +35,9 @@ struct TileArgs {
             static_cast<std::int32_t>(visible_keys(shape, list, first).begin),
             static_cast<std::int32_t>(visible_keys(shape, list, first + rows - 1).end)};
   }
-  /// 0 for the longest tiles.
+  /// 0 for the longest tiles. A tile without keys, which only wrong documents make, is among the shortest.
   MOH_DEVICE std::int32_t length(const Tile& tile) const {
-    const std::int64_t keys = tile.end_key - tile.first_key;
+    const std::int64_t keys = clamp(tile.end_key - tile.first_key, 1, shape.keys);
     return static_cast<std::int32_t>((shape.keys - keys) * kLengths / shape.keys);
   }
 };

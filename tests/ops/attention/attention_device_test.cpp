@@ -21,13 +21,11 @@ struct Problem {
   AttentionSizes sizes;
   AttentionOptions options;
   double share;          ///< of pairs that are selected; -1: dense
-  double documents = 0;  ///< share of the keys that begin a document; 0: a sequence is one
+  double documents = 0;  ///< share of the keys, or queries, that begin a document; 0: a sequence is one
 
-  /// The options, with document starts where there are documents.
+  /// The options, with documents where there are several.
   AttentionOptions mask(Device device) const {
-    AttentionOptions mask = options;
-    if (documents > 0) mask.document_starts = random_documents(sizes, options.query_offset, documents);
-    return on_device(mask, device);
+    return documents > 0 ? with_documents(options, sizes, documents, device) : options;
   }
 };
 
@@ -155,6 +153,9 @@ void check_attention_on_device() {
     check_problem({{2, 97, 97, 1, 1, 16}, {}, share, 0.2});
     check_problem({{1, 300, 300, 1, 1, 32}, {.window = 100}, share});
     check_problem({{2, 200, 265, 1, 1, 16}, {.query_offset = 65, .window = 150}, share, 0.02});
+    // Ranges of keys without a causal mask.
+    check_problem({{2, 97, 60, 2, 1, 16}, {.causal = false}, share, 0.1});
+    check_problem({{2, 150, 300, 1, 1, 16}, {.causal = false}, share, 0.03});
   }
   // Keys that no query sees, and queries that see one key.
   check_problem({{1, 5, 70, 1, 1, 16}, {.causal = true}, 0.5});
@@ -163,6 +164,32 @@ void check_attention_on_device() {
 
 TEST_CASE("device: attention on tensor cores agrees with float64 on the CPU", "[device]") {
   check_attention_on_device();
+}
+
+TEST_CASE("device: ranges of keys that do not ascend, or of no key, stay within the tensors", "[device]") {
+  // The simulator refuses accesses outside: whatever a GPU holds, the host cannot check it.
+  const Device gpu = open_gpu();
+  for (const DType dtype : {DType::kFloat32, DType::kBFloat16}) {
+    for (const std::int64_t keys : {40, 300}) {
+      const AttentionInputs in = attention_inputs({1, 150, keys, 1, 1, 16}, -1);
+      const Tensor starts = empty({1, 150}, DType::kInt32), ends = empty({1, 150}, DType::kInt32);
+      const Tensor draw = uniform({2, 150}, -0.5, 1.5, 3);
+      for (std::int64_t t = 0; t < 150; ++t) {
+        const auto position = [&](std::int64_t row) {
+          return static_cast<std::int32_t>(draw.data<double>()[row * 150 + t] * static_cast<double>(keys));
+        };
+        starts.data<std::int32_t>()[t] = position(0);
+        ends.data<std::int32_t>()[t] = position(1);
+      }
+      std::vector<Variable> x;
+      for (const Tensor& tensor : {in.q, in.k, in.v}) x.emplace_back(tensor.to(dtype).to(gpu), true);
+      const AttentionOptions mask{
+          .causal = false, .document_starts = starts.to(gpu), .document_ends = ends.to(gpu)};
+      const Variable out = attention(x[0], x[1], x[2], mask);
+      CHECK_NOTHROW(out.backward(normal(in.q.shape(), 9).to(dtype).to(gpu)));
+      CHECK(out.value().to(kCpu).dim(1) == 150);
+    }
+  }
 }
 
 TEST_CASE("device: attention skips what lies outside of a window", "[device]") {
@@ -218,7 +245,10 @@ TEST_CASE("device: attention by cuDNN agrees with float64 on the CPU, where ther
     CHECK_THROWS_WITH(check_problem(problem),
                       Catch::Contains("attention.backend: cudnn") && Catch::Contains(absence));
     CHECK_THROWS_WITH(check_problem({problem.sizes, {.window = 7}, -1}), Catch::Contains("a sliding window"));
-    CHECK_THROWS_WITH(check_problem({problem.sizes, {}, -1, 0.1}), Catch::Contains("a mask of documents"));
+    for (const bool causal : {false, true}) {
+      CHECK_THROWS_WITH(check_problem({problem.sizes, {.causal = causal}, -1, 0.1}),
+                        Catch::Contains("a mask of documents"));
+    }
     return;
   }
   check_problem(problem);

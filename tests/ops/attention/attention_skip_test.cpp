@@ -88,10 +88,14 @@ TEST_CASE("ops: attention multiplies with the keys of windows and documents, not
   }
   for (const std::int64_t length : {10, 40}) {
     INFO("documents of " << length);
-    const Tensor starts = empty({1, kTokens}, DType::kInt32);
-    for (std::int64_t t = 0; t < kTokens; ++t)
+    const Tensor starts = empty({1, kTokens}, DType::kInt32), ends = empty({1, kTokens}, DType::kInt32);
+    for (std::int64_t t = 0; t < kTokens; ++t) {
       starts.data<std::int32_t>()[t] = static_cast<std::int32_t>(t / length * length);
+      ends.data<std::int32_t>()[t] = static_cast<std::int32_t>((t / length + 1) * length);
+    }
     check_work({.document_starts = starts}, -1, static_cast<double>(kTokens * (length + 1)) / 2);
+    check_work({.causal = false, .document_starts = starts, .document_ends = ends}, -1,
+               static_cast<double>(kTokens * length));
   }
 }
 

@@ -20,13 +20,11 @@ namespace {
 struct Problem {
   AttentionSizes sizes;
   AttentionOptions options;
-  double documents = 0;  ///< share of the keys that begin one; 0: a sequence is one document
+  double documents = 0;  ///< share of the keys, or queries, that begin one; 0: a sequence is one document
 
-  /// The options, with document starts where there are documents.
+  /// The options, with documents where there are several.
   AttentionOptions mask(Device device = kCpu) const {
-    AttentionOptions mask = options;
-    if (documents > 0) mask.document_starts = random_documents(sizes, options.query_offset, documents);
-    return on_device(mask, device);
+    return documents > 0 ? with_documents(options, sizes, documents, device) : options;
   }
 };
 
@@ -50,6 +48,9 @@ const std::vector<Problem> small_problems = {
     {{2, 4, 9, 2, 2, 4}, {.query_offset = 5, .window = 1}},
     {{2, 7, 7, 2, 1, 3}, {}, 0.3},
     {{2, 6, 8, 2, 2, 4}, {.query_offset = 2, .window = 3}, 0.3},
+    {{2, 7, 7, 2, 1, 3}, {.causal = false}, 0.3},
+    {{1, 5, 11, 2, 2, 4}, {.causal = false}, 0.4},
+    {{2, 6, 4, 4, 2, 5}, {.causal = false}, 0.3},
 };
 
 Outputs reference_output(const AttentionInputs& in, const AttentionOptions& options) {
@@ -112,32 +113,46 @@ OP_CASES(head_sparse_attention) {
   return cases;
 }
 
+namespace {
+
+const std::vector<Problem> packed_problems = {
+    {{2, 3, 3, 2, 2, 5}, {}}, {{1, 7, 7, 4, 1, 3}, {}}, {{2, 6, 6, 2, 1, 4}, {.causal = false}, 0.3}};
+
+}  // namespace
+
 OP_CASES(attention_packed) {
   OpCases cases;
-  for (const AttentionSizes& s : {AttentionSizes{2, 3, 3, 2, 2, 5}, {1, 7, 7, 4, 1, 3}}) {
-    const AttentionInputs in = attention_inputs(s, -1);
+  for (const Problem& p : packed_problems) {
+    const AttentionInputs in = attention_inputs(p.sizes, -1);
     cases.push_back(
-        {.name = name_of({s, {}}),
+        {.name = name_of(p),
          .inputs = {pack_heads(in.q, in.k, in.v)},
-         .run = [s](const Inputs& x) { return Outputs{attention_packed(x[0], s.heads, s.kv_heads, {})}; },
-         .reference = [in](const std::vector<Tensor>&) { return values_of(reference_output(in, {})); }});
+         .run =
+             [p](const Inputs& x) {
+               return Outputs{
+                   attention_packed(x[0], p.sizes.heads, p.sizes.kv_heads, p.mask(x[0].value().device()))};
+             },
+         .reference = [in,
+                       p](const std::vector<Tensor>&) { return values_of(reference_output(in, p.mask())); }});
   }
   return cases;
 }
 
 OP_CASES(head_sparse_attention_packed) {
   OpCases cases;
-  for (const AttentionSizes& s : {AttentionSizes{2, 3, 3, 2, 2, 5}, {1, 7, 7, 4, 1, 3}}) {
-    const AttentionInputs in = attention_inputs(s, 0.6);
+  for (const Problem& p : packed_problems) {
+    const AttentionInputs in = attention_inputs(p.sizes, 0.6);
     cases.push_back(
-        {.name = name_of({s, {}}),
+        {.name = name_of(p),
          .inputs = {pack_heads(in.q, in.k, in.v), in.gates},
          .run =
-             [s, in](const Inputs& x) {
-               const HeadLists lists = build_head_lists(in.selected.to(x[0].value().device()), s.kv_heads);
-               return Outputs{head_sparse_attention_packed(x[0], x[1], lists, {})};
+             [p, in](const Inputs& x) {
+               const Device device = x[0].value().device();
+               const HeadLists lists = build_head_lists(in.selected.to(device), p.sizes.kv_heads);
+               return Outputs{head_sparse_attention_packed(x[0], x[1], lists, p.mask(device))};
              },
-         .reference = [in](const std::vector<Tensor>&) { return values_of(reference_output(in, {})); }});
+         .reference = [in,
+                       p](const std::vector<Tensor>&) { return values_of(reference_output(in, p.mask())); }});
   }
   return cases;
 }
@@ -184,6 +199,13 @@ AttentionInputs rounded(AttentionInputs in, DType dtype) {
   for (Tensor* x : {&in.q, &in.k, &in.v}) *x = x->to(dtype).to(DType::kFloat64);
   if (in.gates.defined()) in.gates = in.gates.to(DType::kFloat32).to(DType::kFloat64);
   return in;
+}
+
+/// Tokens [begin, begin + count) of x, whose batch is 1.
+Tensor part_of(const Tensor& x, std::int64_t begin, std::int64_t count) {
+  const Tensor part = x.select(0).slice(begin, begin + count);
+  return part.rank() == 2 ? part.reshape({1, count, part.dim(1)})
+                          : part.reshape({1, count, part.dim(1), part.dim(2)});
 }
 
 template <class Body>
@@ -236,6 +258,12 @@ const std::vector<Problem> all_problems = {
     {{2, 135, 135, 4, 2, 24}, {}, 0.25},
     {{3, 300, 300, 2, 1, 8}, {}, 0.015},
     {{2, 135, 200, 2, 2, 16}, {.query_offset = 65, .window = 50}, 0.03},
+    // Ranges of keys without a causal mask: short and long ones, of fewer keys and of more, in several
+    // groups.
+    {{2, 135, 135, 4, 2, 24}, {.causal = false}, 0.25},
+    {{3, 140, 300, 2, 1, 8}, {.causal = false}, 0.02},
+    {{1, 300, 75, 2, 2, 72}, {.causal = false}, 0.05},
+    {{2, 260, 1030, 2, 1, 16}, {.causal = false}, 0.01},
 };
 
 void check_against_reference(DType dtype, double tolerance) {
@@ -264,7 +292,10 @@ TEST_CASE("ops: attention agrees with plain loops in bfloat16") {
 TEST_CASE("ops: attention has the same bits with any number of threads") {
   const AttentionSizes sizes{2, 1030, 1030, 4, 2, 16};
   const int threads = num_threads();
-  for (const Problem& p : {Problem{sizes, {.causal = true}}, {sizes, {.window = 300}}, {sizes, {}, 0.01}}) {
+  for (const Problem& p : {Problem{sizes, {.causal = true}},
+                           {sizes, {.window = 300}},
+                           {sizes, {}, 0.01},
+                           {sizes, {.causal = false}, 0.01}}) {
     for (double share : {-1.0, 0.5}) {
       const AttentionInputs in = attention_inputs(p.sizes, share);
       const Tensor dout = normal(in.q.shape(), 9);
@@ -304,6 +335,38 @@ TEST_CASE("ops: head-sparse attention equals dense attention whose unselected gr
     }
     for (std::size_t i : {2, 3}) CHECK(largest_difference(sparse[i], dense[i]) <= 2e-6 * largest(dense[i]));
   });
+}
+
+TEST_CASE("ops: attention over packed sentences equals each sentence's alone") {
+  // Targets of 3, 1, 90 and 7 tokens, each with the source sentence of its number.
+  const std::vector<std::int64_t> targets = {3, 1, 90, 7}, sources = {5, 70, 20, 1};
+  for (const double share : {-1.0, 0.6}) {
+    const AttentionInputs in = attention_inputs({1, 101, 96, 4, 2, 24}, share);
+    const Tensor dout = normal(in.q.shape(), 9);
+    const Tensor starts = empty({1, 101}, DType::kInt32), ends = empty({1, 101}, DType::kInt32);
+    std::int64_t query = 0, key = 0;
+    for (std::size_t i = 0; i < targets.size(); key += sources[i++]) {
+      for (const std::int64_t end = query + targets[i]; query < end; ++query) {
+        starts.data<std::int32_t>()[query] = static_cast<std::int32_t>(key);
+        ends.data<std::int32_t>()[query] = static_cast<std::int32_t>(key + sources[i]);
+      }
+    }
+    const std::vector<Tensor> packed = run_op(
+        in, {.causal = false, .document_starts = starts, .document_ends = ends}, dout, DType::kFloat64);
+    query = key = 0;
+    for (std::size_t i = 0; i < targets.size(); query += targets[i], key += sources[i++]) {
+      INFO("sentence " << i << ", share " << share);
+      const auto of_target = [&](const Tensor& x) { return x.defined() ? part_of(x, query, targets[i]) : x; };
+      const auto of_source = [&](const Tensor& x) { return part_of(x, key, sources[i]); };
+      const std::vector<Tensor> alone = run_op(
+          {of_target(in.q), of_source(in.k), of_source(in.v), of_target(in.gates), of_target(in.selected)},
+          {.causal = false}, of_target(dout), DType::kFloat64);
+      for (std::size_t j = 0; j < alone.size(); ++j) {
+        const bool of_keys = j == 2 || j == 3;
+        CHECK(largest_difference(of_keys ? of_source(packed[j]) : of_target(packed[j]), alone[j]) <= 1e-13);
+      }
+    }
+  }
 }
 
 TEST_CASE("ops: attention of large scores neither overflows nor loses the row") {
@@ -363,10 +426,51 @@ TEST_CASE("ops: documents and windows refuse what does not fit") {
   CHECK_THROWS_WITH(attention(q, k, k, {.window = -1}),
                     "attention: window: expected at least 1 key, or 0 for none, found -1");
   CHECK_THROWS_WITH(attention(q, k, k, {.causal = false, .window = 2}),
-                    "attention: window and documents: expected a causal mask, found one without causal");
+                    "attention: window and documents: expected a causal mask, or document_ends, found one "
+                    "without causal");
   CHECK_THROWS_WITH(attention(q, k, k, {.query_offset = 1, .window = 2}),
                     "attention: window and documents: expected a key at the position of each query, found 3 "
                     "keys, queries up to position 3");
+}
+
+TEST_CASE("ops: ranges of keys refuse what does not fit") {
+  const Variable q(normal({2, 3, 4, 8})), k(normal({2, 5, 2, 8}));
+  const auto ranges = [](const std::vector<std::int32_t>& starts, const std::vector<std::int32_t>& ends) {
+    const auto tensor = [](const std::vector<std::int32_t>& values) {
+      Tensor of = empty({2, 3}, DType::kInt32);
+      std::copy(values.begin(), values.end(), of.data<std::int32_t>());
+      return of;
+    };
+    return AttentionOptions{.causal = false,
+                            .document_starts = starts.empty() ? Tensor() : tensor(starts),
+                            .document_ends = tensor(ends)};
+  };
+  CHECK_NOTHROW(attention(q, k, k, ranges({0, 1, 4, 0, 0, 2}, {1, 4, 5, 5, 5, 5})));
+  CHECK_NOTHROW(attention(q, k, k, ranges({}, {1, 4, 5, 2, 2, 2})));
+  CHECK_THROWS_WITH(attention(q, k, k, ranges({}, {1, 4, 5, 0, 2, 2})),
+                    "attention: document_ends[1, 0]: expected 1 to 5, found 0");
+  CHECK_THROWS_WITH(attention(q, k, k, ranges({}, {1, 4, 3, 2, 2, 2})),
+                    "attention: document_ends[0, 2]: expected 4 to 5, found 3");
+  CHECK_THROWS_WITH(attention(q, k, k, ranges({}, {1, 4, 6, 2, 2, 2})),
+                    "attention: document_ends[0, 2]: expected 4 to 5, found 6");
+  CHECK_THROWS_WITH(attention(q, k, k, ranges({0, 0, 3, 0, 0, 0}, {3, 3, 3, 2, 2, 2})),
+                    "attention: document_ends[0, 2]: expected 4 to 5, found 3");
+  CHECK_THROWS_WITH(attention(q, k, k, ranges({0, 0, 5, 0, 0, 0}, {3, 3, 5, 2, 2, 2})),
+                    "attention: document_starts[0, 2]: expected 0 to 4, found 5");
+  CHECK_THROWS_WITH(attention(q, k, k, ranges({-1, 0, 0, 0, 0, 0}, {3, 3, 3, 2, 2, 2})),
+                    "attention: document_starts[0, 0]: expected 0 to 4, found -1");
+  AttentionOptions options = ranges({}, {1, 4, 5, 2, 2, 2});
+  options.causal = true;
+  CHECK_THROWS_WITH(attention(q, k, k, options),
+                    "attention: document_ends: expected attention without a causal mask, found a causal one");
+  options.causal = false;
+  options.window = 2;
+  CHECK_THROWS_WITH(attention(q, k, k, options),
+                    "attention: document_ends: expected no window, found 2 keys");
+  CHECK_THROWS_AS(attention(q, k, k, {.causal = false, .document_ends = full({2, 3}, 1, DType::kInt64)}),
+                  DTypeError);
+  CHECK_THROWS_AS(attention(q, k, k, {.causal = false, .document_ends = full({2, 5}, 1, DType::kInt32)}),
+                  ShapeError);
 }
 
 TEST_CASE("ops: attention refuses what does not fit") {

@@ -148,7 +148,11 @@ TEST_CASE("ops: decoding refuses what does not fit") {
   CHECK_THROWS_WITH(attention_decode(q, cache, cache, 5, normal({1, 2, 4}), of_one_token, {}),
                     Catch::Contains("lists: batch, tokens, heads, KV heads: expected [1, 2, 4, 2]"));
   CHECK_THROWS_AS(attention_decode(q, cache, cache, 5, {}, {}, {.query_offset = 1}), ValueError);
-  CHECK_THROWS_WITH(
-      attention_decode(q, cache, cache, 5, {}, {}, {.document_starts = zeros({1, 2}, DType::kInt32)}),
-      "attention_decode: document_starts: expected none: a cache holds one document, found a tensor");
+  const Tensor ones = full({1, 2}, 1, DType::kInt32);
+  for (const AttentionOptions& mask : {AttentionOptions{.document_starts = ones},
+                                       AttentionOptions{.causal = false, .document_ends = ones}}) {
+    CHECK_THROWS_WITH(
+        attention_decode(q, cache, cache, 5, {}, {}, mask),
+        "attention_decode: documents: expected none: a cache holds one document, found a tensor");
+  }
 }

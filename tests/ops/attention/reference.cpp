@@ -36,8 +36,40 @@ Tensor random_documents(const AttentionSizes& s, std::int64_t offset, double sha
   return starts;
 }
 
-AttentionOptions on_device(AttentionOptions options, Device device) {
-  if (options.document_starts.defined()) options.document_starts = options.document_starts.to(device);
+namespace {
+
+/// Fills in document_starts and document_ends. On average a range begins as many keys after the one before as
+/// it has, so that all together span the keys; many rows of few keys would test the rounding of sums.
+void add_random_ranges(AttentionOptions& options, const AttentionSizes& s, double share) {
+  options.document_starts = empty({s.batch, s.queries}, DType::kInt32);
+  options.document_ends = empty({s.batch, s.queries}, DType::kInt32);
+  const Tensor draw = uniform({s.batch * s.queries, 3}, 0.0, 1.0, 7);
+  const double step = static_cast<double>(s.keys) / std::max(1.0, share * static_cast<double>(s.queries));
+  std::int64_t begin = 0, end = 0;
+  for (std::int64_t i = 0; i < s.batch * s.queries; ++i) {
+    const double* const of_query = draw.data<double>() + 3 * i;
+    if (i % s.queries == 0) begin = end = 0;
+    if (i % s.queries == 0 || of_query[0] < share) {
+      const auto least = std::max<std::int64_t>(1, static_cast<std::int64_t>(step / 2));
+      begin = std::min(s.keys - least, begin + static_cast<std::int64_t>(of_query[1] * 2 * step));
+      end = std::clamp(begin + least + static_cast<std::int64_t>(of_query[2] * step), end, s.keys);
+    }
+    options.document_starts.data<std::int32_t>()[i] = static_cast<std::int32_t>(begin);
+    options.document_ends.data<std::int32_t>()[i] = static_cast<std::int32_t>(end);
+  }
+}
+
+}  // namespace
+
+AttentionOptions with_documents(AttentionOptions options, const AttentionSizes& sizes, double share,
+                                Device device) {
+  if (options.causal) {
+    options.document_starts = random_documents(sizes, options.query_offset, share).to(device);
+    return options;
+  }
+  add_random_ranges(options, sizes, share);
+  options.document_starts = options.document_starts.to(device);
+  options.document_ends = options.document_ends.to(device);
   return options;
 }
 
@@ -46,10 +78,10 @@ namespace {
 /// The key mask of its definition, key by key.
 bool is_visible(const AttentionOptions& o, std::int64_t b, std::int64_t t, std::int64_t key) {
   const std::int64_t position = o.query_offset + t;
-  if (!o.causal) return true;
-  if (key > position || (o.window > 0 && key <= position - o.window)) return false;
-  if (!o.document_starts.defined()) return true;
-  return key >= o.document_starts.data<std::int32_t>()[b * o.document_starts.dim(1) + t];
+  const auto of_query = [&](const Tensor& x) { return x.data<std::int32_t>()[b * x.dim(1) + t]; };
+  if (o.causal && (key > position || (o.window > 0 && key <= position - o.window))) return false;
+  if (o.document_starts.defined() && key < of_query(o.document_starts)) return false;
+  return !o.document_ends.defined() || key < of_query(o.document_ends);
 }
 
 double dot(const double* a, const double* b, std::int64_t count) {

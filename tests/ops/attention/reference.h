@@ -26,8 +26,11 @@ AttentionInputs attention_inputs(const AttentionSizes& sizes, double share, std:
 Tensor random_documents(const AttentionSizes& sizes, std::int64_t offset, double share,
                         std::uint64_t seed = 1);
 
-/// The options with their tensor on `device`.
-AttentionOptions on_device(AttentionOptions options, Device device);
+/// The options with documents, and their tensors on `device`: under a causal mask, random_documents of
+/// `share`; else a range of keys per query, of which a query begins another with probability `share`. Ranges
+/// overlap, or leave out keys.
+AttentionOptions with_documents(AttentionOptions options, const AttentionSizes& sizes, double share,
+                                Device device);
 
 /// Output and, for a gradient dout of the output, the gradients of q, k, v and gates, in plain float64 loops
 /// over pairs (method: the sums of the definition, a whole row of probabilities at a time).
