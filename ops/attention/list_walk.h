@@ -109,7 +109,8 @@ constexpr Range visible_keys(const AttentionShape& shape, std::int64_t batch, st
   if (!shape.causal && shape.document_ends == nullptr) return {0, shape.keys};
   const std::int64_t* offsets = offsets_of_sequences(shape);
   const std::int64_t origin = offsets ? offsets[batch] : 0;
-  const std::int64_t row = offsets ? origin + token : batch * shape.queries + token;
+  // In 32 bits, as operands.cpp guarantees: kernels of a GPU would spill registers for more.
+  const auto row = static_cast<std::int32_t>(offsets ? origin + token : batch * shape.queries + token);
   const std::int64_t position = shape.query_offset + token,
                      end = shape.causal ? min_of(shape.keys, position + 1)
                                         : clamp(shape.document_ends[row], 1, shape.keys);

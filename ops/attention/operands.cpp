@@ -52,6 +52,8 @@ const std::int32_t* per_query(std::string_view op, std::string_view name, const 
   if (!tensor.defined()) return nullptr;
   Check(op).dtype(name, Variable(tensor), DType::kInt32).shape(name, Variable(tensor), {s.batch, s.queries});
   check_same_device(op, name, tensor, device);
+  Check(op).require(tensor.numel() < std::int64_t{1} << 31, name, "fewer than 2^31 elements",
+                    std::to_string(tensor.numel()));
   return tensor.data<std::int32_t>();
 }
 
