@@ -1,6 +1,7 @@
 #pragma once
 
 #include "autograd/variable.h"
+#include "core/random.h"
 #include "ops/attention/head_lists.h"
 
 namespace moh {
@@ -14,8 +15,8 @@ struct PackedSequences {
   double mean_visible = 0;
 };
 
-/// Mask and scale of attention. Query t has position p = query_offset + t, key s position s. The parts of the
-/// mask intersect; keys that no query of a tile sees are skipped, forward and backward.
+/// Mask, scale and dropout of attention. Query t has position p = query_offset + t, key s position s. The
+/// parts of the mask intersect; keys that no query of a tile sees are skipped, forward and backward.
 struct AttentionOptions {
   bool causal = true;             ///< a query attends to keys up to its own position; false: to all keys
   double scale = 0.0;             ///< of q k^T; 0 stands for 1 / sqrt(head width)
@@ -38,6 +39,12 @@ struct AttentionOptions {
   /// the longest has at most 2048 tokens (longer ones divide the keys of the backward pass otherwise). A GPU
   /// has the mask alone.
   PackedSequences sequences = {};
+  /// Attention dropout: a weight softmax(scale q k^T)_ts is dropped with this probability, 0 <= dropout < 1,
+  /// or else divided by 1 - dropout. Weight (b, h, t, s) is kept as element ((b H + h) T + t) 4 ceil(S / 4) +
+  /// s of dropout(): a function of the key and its place, for lists as for all pairs, not stored. Not for
+  /// sequences.
+  double dropout = 0.0;
+  RandomKey dropout_key = {};
 };
 
 /// Multi-head attention (Vaswani et al. 2017, arXiv 1706.03762), softmax(scale q k^T) v per head, in blocks

@@ -21,6 +21,7 @@ struct BackwardScratch {
   F* earlier = nullptr;     // dq of the groups before, for a task of several
   F *delta, *gate;          // gate: of pairs alone
   Range* seen;
+  std::int64_t* first_weight;  // in the dropout mask
   // Per key block.
   P *k_transposed, *v_transposed;  // [factors of d, kKeyBlock]
   P* k;                            // [kKeyBlock, padded d], factors along the keys
@@ -39,6 +40,7 @@ struct BackwardScratch {
     if (sums_groups) earlier = arena.take<F>(tiles * padded);
     delta = arena.take<F>(rows);
     seen = arena.take<Range>(rows);
+    first_weight = arena.take<std::int64_t>(rows);
     k_transposed = arena.take<P>(factors_in<P>(d) * kKeyBlock);
     v_transposed = arena.take<P>(factors_in<P>(d) * kKeyBlock);
     k = arena.take<P>(kKeyBlock / kTerms<P> * padded);
@@ -96,6 +98,7 @@ void gather_for_backward(const AttentionBackward<T>& args, const List& list, std
     s.delta[i] = dot_rows<T>(dout, row_of(args.out, list, pair), d);
     if constexpr (kPairs<T>) s.gate[i] = gate;
     s.seen[i] = visible_keys(args.shape, list.batch, pair.token);
+    s.first_weight[i] = first_weight(args.shape, list, pair);
     gather_factors<T>(row_of(args.q, list, pair), F(args.shape.scale * kLog2E), s.q + i * row, d);
     gather_factors<T>(dout, gate, s.dout + i * row, d);
   }
@@ -113,14 +116,18 @@ void gather_for_backward(const AttentionBackward<T>& args, const List& list, std
   }
 }
 
-/// The probabilities of a vector of scores, and the gradients of these, dS = P (dP - delta): both zero for
-/// the keys outside of `seen`.
+/// The probabilities of a vector of scores, and the gradients of these, dS = P (m dP - delta): both zero for
+/// the keys outside of `seen`. Then the probabilities are those that the values were multiplied with, m P.
 template <class F>
 struct SoftmaxGradient {
   Vec<F> probability, gradient;
 
-  [[gnu::always_inline]] SoftmaxGradient(Vec<F> score, Vec<F> dp, F lse, F delta, const Range& seen, int vec)
-      : probability(exp2_lanes<F>(score - splat<F>(lse))), gradient(probability * (dp - splat<F>(delta))) {
+  template <class Keep>
+  [[gnu::always_inline]] SoftmaxGradient(Vec<F> score, Vec<F> dp, F lse, F delta, const Range& seen, int vec,
+                                         const Keep& keep)
+      : probability(exp2_lanes<F>(score - splat<F>(lse))),
+        gradient(probability * (keep(dp, vec) - splat<F>(delta))) {
+    probability = keep(probability, vec);
     if (seen.end < (vec + 1) * kLanes<F> || seen.begin > vec * kLanes<F>) {
       probability = masked<F>(probability, seen, vec, F(0));
       gradient = masked<F>(gradient, seen, vec, F(0));
@@ -130,31 +137,35 @@ struct SoftmaxGradient {
 
 /// p holds scores, ds holds dP; on return p holds probabilities and ds their gradients, for the keys of
 /// `vecs`.
-template <class F>
+template <class F, class Keep>
 [[gnu::always_inline]] inline void softmax_backward_row(F* p, F* ds, VecRange vecs, const Range& seen, F lse,
-                                                        F delta) {
+                                                        F delta, const Keep& keep) {
 #pragma GCC unroll 4
   for (int j = vecs.begin; j < vecs.end; ++j) {
-    const SoftmaxGradient<F> found(load(p + j * kLanes<F>), load(ds + j * kLanes<F>), lse, delta, seen, j);
+    const SoftmaxGradient<F> found(load(p + j * kLanes<F>), load(ds + j * kLanes<F>), lse, delta, seen, j,
+                                   keep);
     store(p + j * kLanes<F>, found.probability);
     store(ds + j * kLanes<F>, found.gradient);
   }
 }
 
-/// P and dS of rows [begin, begin + rows) against a key block, in place of scores and dP.
-template <class T>
-void softmax_backward(BackwardScratch<T>& s, std::int64_t begin, std::int64_t rows, const Acc<T>* lse,
-                      std::int64_t key) {
+/// P and dS of rows [begin, begin + rows) against a key block, in place of scores and dP. Weights are dropped
+/// by a mask of type Keep.
+template <class Keep, class T>
+void softmax_backward(const DropoutMask& dropout, BackwardScratch<T>& s, std::int64_t begin,
+                      std::int64_t rows, const Acc<T>* lse, std::int64_t key) {
   using F = Acc<T>;
   for (std::int64_t i = 0; i < rows; ++i) {
     F *p = s.scores + i * kKeyBlock, *ds = s.dp + i * kKeyBlock;
     const Range row = in_block(s.seen[begin + i], key);
+    const Keep keep(dropout, s.first_weight[begin + i] + key);
     if (row.size() == kKeyBlock) {  // the common case: the number of vectors is a compile-time constant
-      softmax_backward_row<F>(p, ds, {0, kKeyVecs<F>}, {0, kKeyBlock}, lse[begin + i], s.delta[begin + i]);
+      softmax_backward_row<F>(p, ds, {0, kKeyVecs<F>}, {0, kKeyBlock}, lse[begin + i], s.delta[begin + i],
+                              keep);
       continue;
     }
     const VecRange vecs = vecs_of<F>(row);
-    softmax_backward_row<F>(p, ds, vecs, row, lse[begin + i], s.delta[begin + i]);
+    softmax_backward_row<F>(p, ds, vecs, row, lse[begin + i], s.delta[begin + i], keep);
     for (F* values : {p, ds}) {
       set_zero(values, vecs.begin * kLanes<F>);
       set_zero(values + vecs.end * kLanes<F>, kKeyBlock - vecs.end * kLanes<F>);
@@ -163,27 +174,32 @@ void softmax_backward(BackwardScratch<T>& s, std::int64_t begin, std::int64_t ro
 }
 
 /// P times the gate and dS of rows [begin, begin + rows) against a key block, as factors along the rows, and
-/// dS as factors along the keys.
-template <class T>
-void softmax_backward_pairs(BackwardScratch<T>& s, std::int64_t begin, std::int64_t rows, const float* lse,
-                            std::int64_t key, float factor) {
+/// dS as factors along the keys. Weights are dropped by a mask of type Keep.
+template <class Keep, class T>
+void softmax_backward_pairs(const AttentionShape& shape, BackwardScratch<T>& s, std::int64_t begin,
+                            std::int64_t rows, const float* lse, std::int64_t key) {
   using P = Factor<T>;
   constexpr std::int64_t kN = kLanes<float>;
-  const auto gradient_of = [&](std::int64_t i, const Range& seen, int vec) __attribute__((always_inline)) {
+  const auto factor = static_cast<float>(shape.scale * kLog2E);
+  const auto gradient_of = [&](std::int64_t i, const Range& seen, int vec, const Keep& keep)
+      __attribute__((always_inline)) {
     const std::int64_t at = i * kKeyBlock + vec * kN;
     return SoftmaxGradient<float>(load(s.scores + at) * factor, load(s.dp + at) * s.gate[begin + i],
-                                  lse[begin + i], s.delta[begin + i], seen, vec);
+                                  lse[begin + i], s.delta[begin + i], seen, vec, keep);
   };
   for (std::int64_t i = 0; i < rows; i += 2) {
     const bool has_next = i + 1 < rows;
     const std::int64_t next = has_next ? i + 1 : i;
     const Range first_seen = in_block(s.seen[begin + i], key),
                 next_seen = has_next ? in_block(s.seen[begin + next], key) : Range{0, 0};
+    const Keep keep(shape.dropout, s.first_weight[begin + i] + key),
+        next_keep(shape.dropout, s.first_weight[begin + next] + key);
     const float gate = s.gate[begin + i], next_gate = s.gate[begin + next];
     P *const p_left = s.p_left + i / 2 * kKeyBlock, *const ds_left = s.ds_left + i / 2 * kKeyBlock;
     bfloat16 *const ds = s.ds + i * kKeyBlock, *const next_ds = ds + kKeyBlock;
     const auto vector = [&](int j) __attribute__((always_inline)) {
-      const SoftmaxGradient<float> a = gradient_of(i, first_seen, j), b = gradient_of(next, next_seen, j);
+      const SoftmaxGradient<float> a = gradient_of(i, first_seen, j, keep),
+                                   b = gradient_of(next, next_seen, j, next_keep);
       TwoRounded(a.probability * gate, b.probability * next_gate).store_pairs(p_left + j * kN);
       const TwoRounded gradients(a.gradient, b.gradient);
       gradients.store_pairs(ds_left + j * kN);
@@ -217,10 +233,17 @@ void backward_scores(const AttentionShape& shape, BackwardScratch<T>& s, std::in
     multiply_by_keys<T>(s.dout + (begin + i) * row, s.v_transposed, seen_by_tile(seen, i, rows, key), d,
                         s.dp + i * kKeyBlock);
   }
-  if constexpr (kPairs<T>) {
-    softmax_backward_pairs(s, begin, rows, lse, key, static_cast<float>(shape.scale * kLog2E));
+  const auto gradients = [&]<class Keep>() {
+    if constexpr (kPairs<T>) {
+      softmax_backward_pairs<Keep>(shape, s, begin, rows, lse, key);
+    } else {
+      softmax_backward<Keep>(shape.dropout, s, begin, rows, lse, key);
+    }
+  };
+  if (shape.dropout.drops()) {
+    gradients.template operator()<KeepSome<Acc<T>>>();
   } else {
-    softmax_backward(s, begin, rows, lse, key);
+    gradients.template operator()<KeepAll>();
   }
 }
 

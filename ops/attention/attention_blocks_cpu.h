@@ -6,6 +6,7 @@
 // the types of what is multiplied.
 
 #include "ops/attention/attention_kernels.h"
+#include "ops/attention/dropout_cpu.h"
 #include "ops/attention/list_walk.h"
 #include "ops/attention/softmax_cpu.h"
 #include "ops/cpu/pack.h"

@@ -9,6 +9,7 @@
 #include "ops/attention/tensor_cores/tensor_core_attention.h"
 #include "ops/attention/zero_heads_cuda.h"
 #include "ops/cuda/reduce.h"
+#include "ops/dropout/dropout_mask_cuda.h"
 
 // Attention without tensor cores, in float32 whatever the dtype of its operands: the reference on the device.
 // A warp computes one row (or key). For scores its lanes are mapped to keys (or rows), for weighted sums to
@@ -63,7 +64,15 @@ struct HeadSums {
   }
 };
 
-template <class T>
+/// What dropout multiplies the weight of a pair for a key with.
+template <bool kDrops>
+MOH_DEVICE float kept_factor(const AttentionShape& shape, const List& list, const Pair& pair,
+                             std::int64_t key) {
+  if constexpr (kDrops) return device_factor_of(shape.dropout, first_weight(shape, list, pair) + key);
+  return 1.0F;
+}
+
+template <class T, bool kDrops>
 MOH_KERNEL(kThreads)
 void attention_kernel(AttentionForward<T> args) {
   const AttentionShape& shape = args.shape;
@@ -84,8 +93,9 @@ void attention_kernel(AttentionForward<T> args) {
     top = new_top;
     total = total * shrink + reduce_warp(p, Sum{});
     sums.scale(shrink);
+    const float weight = p * kept_factor<kDrops>(shape, list, pair, key);
     for (int j = 0; j < device::kWarp && begin + j < keys.end; ++j)
-      sums.add(device::shuffle(p, j), key_row(args.v, list, begin + j), d);
+      sums.add(device::shuffle(weight, j), key_row(args.v, list, begin + j), d);
   }
   const float gate = args.gates != nullptr ? args.gates[gate_index(shape, list, pair)] : 1.0F;
   sums.scale(gate / total);
@@ -117,9 +127,10 @@ MOH_DEVICE RowGradient<T> row_gradient(const AttentionBackward<T>& args, const L
           args.shape.head_dim};
 }
 
-/// dq and dgate of a row, and delta = gate * dgate for the keys: with P the probabilities and dP = <dout, v>,
+/// dq and dgate of a row, and delta = gate * dgate for the keys: with P the probabilities, m the dropout mask
+/// and dP = m <dout, v>,
 ///   dgate = sum P dP, dS = gate P (dP - dgate), dq = scale dS k.
-template <class T>
+template <class T, bool kDrops>
 MOH_KERNEL(kThreads)
 void attention_rows_gradient_kernel(AttentionBackward<T> args, float* deltas) {
   const std::int64_t number = number_of_warp(), d = args.shape.head_dim;
@@ -128,9 +139,12 @@ void attention_rows_gradient_kernel(AttentionBackward<T> args, float* deltas) {
   const Pair pair = pair_at(list, number - list.first);
   const RowGradient<T> row = row_gradient(args, list, number - list.first);
   const Range keys = visible_keys(args.shape, list.batch, pair.token);
+  const auto d_probability = [&](std::int64_t key) {
+    return kept_factor<kDrops>(args.shape, list, pair, key) * row.d_probability(key_row(args.v, list, key));
+  };
   float dgate = 0;
   for (std::int64_t key = keys.begin + lane(); key < keys.end; key += device::kWarp)
-    dgate += row.probability(key_row(args.k, list, key)) * row.d_probability(key_row(args.v, list, key));
+    dgate += row.probability(key_row(args.k, list, key)) * d_probability(key);
   dgate = reduce_warp(dgate, Sum{});
   HeadSums dq;
   for (std::int64_t begin = keys.begin; begin < keys.end; begin += device::kWarp) {
@@ -138,7 +152,7 @@ void attention_rows_gradient_kernel(AttentionBackward<T> args, float* deltas) {
     float ds = 0;
     if (key < keys.end) {
       const float p = row.probability(key_row(args.k, list, key));
-      ds = row.scale * row.gate * p * (row.d_probability(key_row(args.v, list, key)) - dgate);
+      ds = row.scale * row.gate * p * (d_probability(key) - dgate);
     }
     for (int j = 0; j < device::kWarp && begin + j < keys.end; ++j)
       dq.add(device::shuffle(ds, j), key_row(args.k, list, begin + j), d);
@@ -149,8 +163,8 @@ void attention_rows_gradient_kernel(AttentionBackward<T> args, float* deltas) {
   if (args.dgates != nullptr) args.dgates[gate_index(args.shape, list, pair)] = dgate;
 }
 
-/// dk and dv of a key, over the rows that see it: dk = scale sum dS q, dv = sum gate P dout.
-template <class T>
+/// dk and dv of a key, over the rows that see it: dk = scale sum dS q, dv = sum gate m P dout.
+template <class T, bool kDrops>
 MOH_KERNEL(kThreads)
 void attention_keys_gradient_kernel(AttentionBackward<T> args, const float* deltas) {
   const std::int64_t d = args.shape.head_dim, warp = number_of_warp();
@@ -165,9 +179,10 @@ void attention_keys_gradient_kernel(AttentionBackward<T> args, const float* delt
     float ds = 0, weight = 0;
     if (r < rows.end) {
       const RowGradient<T> row = row_gradient(args, list, r);
-      const float p = row.probability(key_at);
-      weight = row.gate * p;
-      ds = row.scale * p * (row.gate * row.d_probability(value_at) - deltas[list.first + r]);
+      const float p = row.probability(key_at),
+                  kept = row.gate * kept_factor<kDrops>(args.shape, list, pair_at(list, r), key);
+      weight = kept * p;
+      ds = row.scale * p * (kept * row.d_probability(value_at) - deltas[list.first + r]);
     }
     for (int j = 0; j < device::kWarp && begin + j < rows.end; ++j) {
       const Pair pair = pair_at(list, begin + j);
@@ -177,6 +192,12 @@ void attention_keys_gradient_kernel(AttentionBackward<T> args, const float* delt
   }
   dk.store(key_row(args.dk, list, key), d);
   dv.store(key_row(args.dv, list, key), d);
+}
+
+/// Calls fn.template operator()<kDrops>(): kernels without dropout have no code for it.
+template <class Fn>
+void visit_dropout(const AttentionShape& shape, const Fn& fn) {
+  shape.dropout.drops() ? fn.template operator()<true>() : fn.template operator()<false>();
 }
 
 template <class T>
@@ -190,8 +211,10 @@ void run_forward(const AttentionForward<T>& args, std::int64_t num_rows,
   if constexpr (kHasTensorCores<T>) {
     if (TensorCoreAttention::takes(args.shape.head_dim)) return on_tensor_cores(args, num_rows);
   }
-  cuda::launch("attention", attention_kernel<T>, {.blocks_x = blocks_for(num_rows), .threads = kThreads},
-               args);
+  visit_dropout(args.shape, [&]<bool kDrops>() {
+    cuda::launch("attention", attention_kernel<T, kDrops>,
+                 {.blocks_x = blocks_for(num_rows), .threads = kThreads}, args);
+  });
 }
 
 /// Why cuDNN does not support a call; empty if it does.
@@ -200,6 +223,7 @@ std::string refusal_of_cudnn(const AttentionForward<T>& args) {
   if (args.shape.window > 0) return "a sliding window, which its graph is not told of";
   if (args.shape.document_starts != nullptr || args.shape.document_ends != nullptr)
     return "a mask of documents, which its graph is not told of";
+  if (args.shape.dropout.drops()) return "dropout, whose mask would be another";
   if constexpr (kHasTensorCores<T>) {
     return CudnnAttention::refusal(args, args.lse != nullptr);
   } else {
@@ -244,11 +268,13 @@ void CudaAttention<T>::backward(const AttentionBackward<T>& args, std::int64_t n
     if (TensorCoreAttention::takes(s.head_dim)) return TensorCoreAttention::backward(args, num_rows);
   }
   const DeviceScratch deltas(static_cast<std::size_t>(num_rows) * sizeof(float));
-  cuda::launch("attention_rows_gradient", attention_rows_gradient_kernel<T>,
-               {.blocks_x = blocks_for(num_rows), .threads = kThreads}, args, deltas.as<float>());
-  cuda::launch("attention_keys_gradient", attention_keys_gradient_kernel<T>,
-               {.blocks_x = blocks_for(s.batch * s.kv_heads * s.keys), .threads = kThreads}, args,
-               deltas.as<float>());
+  visit_dropout(s, [&]<bool kDrops>() {
+    cuda::launch("attention_rows_gradient", attention_rows_gradient_kernel<T, kDrops>,
+                 {.blocks_x = blocks_for(num_rows), .threads = kThreads}, args, deltas.as<float>());
+    cuda::launch("attention_keys_gradient", attention_keys_gradient_kernel<T, kDrops>,
+                 {.blocks_x = blocks_for(s.batch * s.kv_heads * s.keys), .threads = kThreads}, args,
+                 deltas.as<float>());
+  });
 }
 
 template struct CudaAttention<float>;

@@ -22,6 +22,8 @@ struct RowBlock {
   F factor;                  // of scores, where q is not scaled
   F top[kMaxRowBlock];       // the largest score so far
   Range seen[kMaxRowBlock];  // visible keys
+  const DropoutMask* dropout;
+  std::int64_t first_weight[kMaxRowBlock];  // in the dropout mask
   std::int64_t rows = 0;
 };
 
@@ -49,8 +51,9 @@ struct ForwardScratch {
   }
 };
 
-/// The online softmax of rows [begin, end), one tile, which sees `seen` of the block.
-template <class T>
+/// The online softmax of rows [begin, end), one tile, which sees `seen` of the block; weights are dropped by
+/// a mask of type Keep.
+template <class Keep, class T>
 void softmax_tile(RowBlock<T>& block, std::int64_t begin, std::int64_t end, std::int64_t key,
                   const Range& seen, std::int64_t padded) {
   using F = Acc<T>;
@@ -59,14 +62,15 @@ void softmax_tile(RowBlock<T>& block, std::int64_t begin, std::int64_t end, std:
   for (std::int64_t i = begin; i < end; ++i) {
     F *scores = block.scores + i * kKeyBlock, *sum = block.sum + i * kLanes<F>, *out = block.out + i * padded;
     Weight<T>* const weights = block.weights + i * kKeyBlock;
+    const Keep keep(*block.dropout, block.first_weight[i] + key);
     if (all) {  // the common case: the number of vectors is a compile-time constant
       softmax_step(scores, block.factor, {0, kKeyVecs<F>}, {0, kKeyBlock}, block.top[i], sum, out, padded,
-                   weights);
+                   weights, keep);
       continue;
     }
     const Range row = in_block(block.seen[i], key);
     if (row.size() > 0) {
-      softmax_step(scores, block.factor, vecs, row, block.top[i], sum, out, padded, weights);
+      softmax_step(scores, block.factor, vecs, row, block.top[i], sum, out, padded, weights, keep);
     } else {
       set_zero(weights + vecs.begin * kLanes<F>, (vecs.end - vecs.begin) * kLanes<F>);
     }
@@ -112,8 +116,13 @@ void forward_step(RowBlock<T>& block, const Factor<T>* k_transposed, const Facto
   }
   for (std::int64_t t = 0; t < tiles; ++t) {
     const std::int64_t row = t * kTileRows;
-    if (seen[t].size() > 0)
-      softmax_tile(block, row, min_of(row + kTileRows, block.rows), key, seen[t], padded);
+    if (seen[t].size() <= 0) continue;
+    const std::int64_t end = min_of(row + kTileRows, block.rows);
+    if (block.dropout->drops()) {
+      softmax_tile<KeepSome<Acc<T>>>(block, row, end, key, seen[t], padded);
+    } else {
+      softmax_tile<KeepAll>(block, row, end, key, seen[t], padded);
+    }
   }
   for (std::int64_t t = 0; t < tiles; ++t) {
     const std::int64_t row = t * kTileRows;
@@ -130,10 +139,12 @@ void begin_block(const AttentionForward<T>& args, const List& list, std::int64_t
   const std::int64_t d = args.shape.head_dim, padded = round_up_to_lanes<F>(d), q_row = row_factors<T>(d);
   block.rows = rows;
   block.factor = F(args.shape.scale * kLog2E);
+  block.dropout = &args.shape.dropout;
   for (std::int64_t i = 0; i < rows; ++i) {
     const Pair pair = pair_at(list, begin + i);
     gather_factors<T>(row_of(args.q, list, pair), block.factor, block.q + i * q_row, d);
     block.seen[i] = visible_keys(args.shape, list.batch, pair.token);
+    block.first_weight[i] = first_weight(args.shape, list, pair);
     block.top[i] = -std::numeric_limits<F>::infinity();
   }
   set_zero(block.q + rows * q_row, (round_up_to_tile(rows) - rows) * q_row);

@@ -5,6 +5,7 @@
 
 #include "core/cpu_isa.h"
 #include "core/dtype.h"
+#include "ops/dropout/dropout_mask.h"
 
 namespace moh {
 
@@ -31,6 +32,7 @@ struct AttentionShape {
   /// `queries` and `keys` are the length of the longest, document_starts counts from the first token of all,
   /// and views have a batch_stride of 0. CPU kernels only.
   const std::int64_t* offsets = nullptr;
+  DropoutMask dropout = {};  ///< of the weights: m, 0 or a factor; without dropout 1 everywhere
 };
 
 /// A strided view [B, T, H, d] whose last axis is contiguous, strides in elements: a tensor, or the queries,
@@ -91,15 +93,16 @@ struct AttentionKernels {
   /// Length of a row of dq_partials.
   static std::int64_t padded_head_dim(std::int64_t head_dim);
 
-  /// out = gate * softmax(scale q k^T) v for the task's rows, and zeros for the unselected pairs between them
-  /// in (token, head) order; the first task of a list also zeroes the pairs before its rows, the last task
-  /// those after. A row's bits do not depend on how the list is divided into tasks.
+  /// out = gate * (m softmax(scale q k^T)) v for the task's rows, and zeros for the unselected pairs between
+  /// them in (token, head) order; the first task of a list also zeroes the pairs before its rows, the last
+  /// task those after. A row's bits do not depend on how the list is divided into tasks.
   static std::size_t forward_scratch_bytes(const AttentionShape& shape);
   static void forward(const AttentionForward<T>& args, const RowTask& task, std::byte* scratch);
 
-  /// dk and dv of the task's keys, and their part of dq: with P the probabilities, y the gated output,
-  ///   delta = <dout, y>   dP = g dout v^T   dS = P (dP - delta)
-  ///   dq += dS k   dk += dS^T q   dv += P^T g dout
+  /// dk and dv of the task's keys, and their part of dq: with P the probabilities, m the dropout mask, y the
+  /// gated output,
+  ///   delta = <dout, y>   dP = m g dout v^T   dS = P (dP - delta)
+  ///   dq += dS k   dk += dS^T q   dv += (m P)^T g dout
   /// The task of group 0 writes dgates = delta / gate, and 0 where the gate is tiny (is_tiny_gate). A task of
   /// a whole list completes dq, one of a group leaves its contribution in dq_partials: the same bits.
   static std::size_t backward_scratch_bytes(const AttentionShape& shape, std::int64_t longest_list,

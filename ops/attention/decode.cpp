@@ -32,7 +32,9 @@ AttentionShape checked_shape(const Tensor& q, const Tensor& k, const Tensor& v, 
                std::to_string(num_keys))
       .in_range("query_offset", static_cast<double>(options.query_offset), 0.0, 0.0)
       .require(!options.document_starts.defined() && !options.document_ends.defined(), "documents",
-               "none: a cache holds one document", "a tensor");
+               "none: a cache holds one document", "a tensor")
+      .require(options.dropout == 0.0, "dropout", "none: it is for training",
+               std::to_string(options.dropout));
   AttentionShape s{q.dim(0), q.dim(1), num_keys, q.dim(2), k.dim(1), q.dim(3)};
   AttentionOptions with_offset = options;
   with_offset.query_offset = num_keys - q.dim(1);

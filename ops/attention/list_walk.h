@@ -157,6 +157,13 @@ constexpr std::int64_t gate_index(const AttentionShape& shape, const List& list,
   return (list.batch * shape.queries + pair.token) * shape.heads + list.kv_head * list.group + pair.head;
 }
 
+/// The number of a row's weight for key 0 among the elements of the dropout mask; those of the other keys
+/// follow. It is a multiple of 4, so that no random counter has weights of two rows.
+constexpr std::int64_t first_weight(const AttentionShape& shape, const List& list, const Pair& pair) {
+  const std::int64_t head = list.batch * shape.heads + list.kv_head * list.group + pair.head;
+  return (head * shape.queries + pair.token) * ((shape.keys + 3) / 4 * 4);
+}
+
 /// Whether a gate is too small for dgate = <dout, gated output> / gate, because the gated output
 /// may have underflowed.
 template <class F>

@@ -101,6 +101,7 @@ void complete_shape(std::string_view op, AttentionShape& s, Device device, const
       .in_range("scale", options.scale, 0.0, 1e30)
       .in_range("query_offset", static_cast<double>(options.query_offset), 0.0, 0x1p62);
   add_mask(op, s, device, options);
+  s.dropout = dropout_mask(op, "dropout", options.dropout, options.dropout_key, device);
   s.scale = options.scale > 0.0 ? options.scale : 1.0 / std::sqrt(static_cast<double>(s.head_dim));
 }
 
@@ -116,6 +117,7 @@ void divide_sequences(std::string_view op, AttentionShape& s, Device device,
           std::to_string(s.batch) + " of " + std::to_string(s.queries) + " and " + std::to_string(s.keys))
       .require(s.heads == s.kv_heads && s.window == 0 && options.document_starts.defined() && s.causal,
                "sequences", "document_starts in place of a window, and as many KV heads as heads", "others");
+  Check(op).require(options.dropout == 0.0, "sequences", "no dropout", std::to_string(options.dropout));
   check_same_device(op, "sequences", offsets, device);
   if (device != kCpu) return;
   const std::int64_t count = offsets.dim(0) - 1, tokens = s.queries;

@@ -13,8 +13,8 @@
 
 namespace moh {
 
-/// Checks heads, head width, keys and options; fills in the mask, the offset and the scale. `op` names the op
-/// in messages, `device` holds the operands. document_starts and document_ends of the options must outlive
+/// Checks heads, head width, keys and options; fills in the masks, the offset and the scale. `op` names the
+/// op in messages, `device` holds the operands. document_starts and document_ends of the options must outlive
 /// the shape.
 void complete_shape(std::string_view op, AttentionShape& shape, Device device,
                     const AttentionOptions& options);

@@ -45,13 +45,24 @@ template <class F>
   return __builtin_log2(x);
 }
 
+/// Multiplies a vector of weights of a key block with the dropout mask: one that keeps all as they are.
+struct KeepAll {
+  KeepAll(const DropoutMask&, std::int64_t) {}
+  template <class V>
+  [[gnu::always_inline]] V operator()(V weights, int /*vec*/) const {
+    return weights;
+  }
+};
+
 /// One row's step of the online softmax over a key block, of which the row sees `seen`, at least one key, in
 /// `vecs`: weights become exponentials of the scores relative to the new maximum, zero for the other keys of
 /// `vecs`; sum and out are rescaled to the maximum. Weights may be the scores, or be rounded to another type;
-/// scores are then multiplied by `factor` first, which must be positive.
-template <class F, class W>
+/// scores are then multiplied by `factor` first, which must be positive. `keep` drops weights of which the
+/// sum has been taken.
+template <class F, class W, class Keep = KeepAll>
 [[gnu::always_inline]] inline void softmax_step(F* scores, F factor, VecRange vecs, const Range& seen, F& top,
-                                                F* sum, F* out, std::int64_t padded, W* weights) {
+                                                F* sum, F* out, std::int64_t padded, W* weights,
+                                                const Keep& keep = Keep({}, 0)) {
   constexpr bool kScales = !std::is_same_v<F, W>;
   constexpr F kInfinity = std::numeric_limits<F>::infinity();
   if (seen.begin > vecs.begin * kLanes<F> || seen.end < vecs.end * kLanes<F>) {
@@ -75,7 +86,7 @@ template <class F, class W>
   for (int j = vecs.begin; j < vecs.end; ++j) {
     const Vec<F> score = load(scores + j * kLanes<F>);
     const Vec<F> e = exp2_lanes<F>(kScales ? score * factor - shift : score - shift);
-    store_as<W>(weights + j * kLanes<F>, e);
+    store_as<W>(weights + j * kLanes<F>, keep(e, j));
     total += e;
   }
   store(sum, total);

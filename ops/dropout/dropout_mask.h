@@ -14,6 +14,9 @@ struct DropoutMask {
   std::uint32_t threshold = 0;  ///< random words below it drop their element
   double scale = 1.0;
   const std::int64_t* first_stream = nullptr;  ///< on a GPU, if not null: added to `stream` (core/random.h)
+
+  /// Whether the drop probability is above 0.
+  constexpr bool drops() const { return scale > 1.0; }
 };
 
 /// The mask for drop probability p: element i is kept when word i mod 4 of philox(key.seed, i div 4,

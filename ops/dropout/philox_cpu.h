@@ -44,15 +44,16 @@ template <std::size_t... kLane>
 constexpr std::int64_t kPhiloxVectors = 4;
 constexpr std::int64_t kPhiloxStep = kPhiloxVectors * kLanes<std::uint64_t>;
 
-/// words[4 c + k] = word k of philox(key, first + c, stream) for c < kPhiloxStep. The rounds are those of
-/// core/philox.h.
+/// words[4 c + k] = word k of philox(key, first + c, stream) for as many c as kVectors vectors have lanes.
+/// The rounds are those of core/philox.h.
+template <std::int64_t kVectors = kPhiloxVectors>
 [[gnu::always_inline]] inline void philox_words(std::uint64_t key, std::uint64_t first, std::uint64_t stream,
                                                 std::uint32_t* words) {
   constexpr std::int64_t kN = kLanes<std::uint64_t>;
   const Wide multiply0 = Wide{} + 0xD2511F53U, multiply1 = Wide{} + 0xCD9E8D57U;
   auto key0 = static_cast<std::uint32_t>(key), key1 = static_cast<std::uint32_t>(key >> 32);
-  Wide x0[kPhiloxVectors], x1[kPhiloxVectors], x2[kPhiloxVectors], x3[kPhiloxVectors];
-  for (std::int64_t v = 0; v < kPhiloxVectors; ++v) {
+  Wide x0[kVectors], x1[kVectors], x2[kVectors], x3[kVectors];
+  for (std::int64_t v = 0; v < kVectors; ++v) {
     x0[v] = (Wide)lane_numbers<double>() + (first + static_cast<std::uint64_t>(v * kN));
     x1[v] = x0[v] >> 32;
     x2[v] = Wide{} + stream;
@@ -60,7 +61,7 @@ constexpr std::int64_t kPhiloxStep = kPhiloxVectors * kLanes<std::uint64_t>;
   }
 #pragma GCC unroll 10
   for (int round = 0; round < 10; ++round) {
-    for (std::int64_t v = 0; v < kPhiloxVectors; ++v) {
+    for (std::int64_t v = 0; v < kVectors; ++v) {
       const Wide product0 = multiply_lower_halves(x0[v], multiply0),
                  product1 = multiply_lower_halves(x2[v], multiply1);
       x0[v] = (product1 >> 32) ^ x1[v] ^ key0;
@@ -72,7 +73,7 @@ constexpr std::int64_t kPhiloxStep = kPhiloxVectors * kLanes<std::uint64_t>;
     key1 += 0xBB67AE85U;
   }
   constexpr std::uint64_t kLower = 0xffffffffU;
-  for (std::int64_t v = 0; v < kPhiloxVectors; ++v) {
+  for (std::int64_t v = 0; v < kVectors; ++v) {
     store_words(words + 4 * kN * v, (x0[v] & kLower) | (x1[v] << 32), (x2[v] & kLower) | (x3[v] << 32),
                 std::make_index_sequence<kN>{});
   }

@@ -1,5 +1,5 @@
 #include "ops/attention/tensor_cores/head_widths.h"
-#include "ops/attention/tensor_cores/rows.h"
+#include "ops/attention/tensor_cores/kept_weights.h"
 #include "ops/attention/tensor_cores/tensor_core_attention.h"
 #include "ops/device/block.h"
 
@@ -89,8 +89,8 @@ MOH_DEVICE Range search_rows_seeing(const AttentionShape& shape, const List& lis
 
 /// A warp's keys, to which rows are added tile by tile. Scores are transposed (keys x rows), so that they are
 /// left operands of the next matrix multiplications:
-///   dv += (gate P)^T dout   dk += dS^T q   with P and dS as for the rows
-template <int kHeadDim>
+///   dv += (gate m P)^T dout   dk += dS^T q   with P, dS and the dropout mask m as for the rows
+template <int kHeadDim, bool kDrops>
 class WarpKeys {
   static constexpr int kStrips = KeysCut<kHeadDim>::kStrips, kRows = KeysCut<kHeadDim>::kRows;
   static constexpr int kStride = Panel<kHeadDim>::kStride;
@@ -99,7 +99,14 @@ class WarpKeys {
   MOH_DEVICE WarpKeys(int first_key, bfloat16* keys, bfloat16* values, double scale)
       : first_key_(first_key), keys_(keys), values_(values), scale_(static_cast<float>(scale)) {}
 
-  MOH_DEVICE void add(const RowTable<kRows>& table, const bfloat16* queries, const bfloat16* douts) {
+  MOH_DEVICE void add(const AttentionShape& shape, const List& list, const RowTable<kRows>& table,
+                      const bfloat16* queries, const bfloat16* douts) {
+    std::uint32_t kept[kStrips];  // drawn while there are no scores in registers
+    if constexpr (kDrops) {
+      MOH_UNROLL
+      for (int s = 0; s < kStrips; ++s)
+        kept[s] = kept_in_keys<kRows>(shape, list, table.places, first_key_ + s * 16);
+    }
     Fragments<kStrips, kRows> weights, dscores;
     multiply_heads<kHeadDim>(weights, keys_, queries);
     multiply_heads<kHeadDim>(dscores, values_, douts);
@@ -117,8 +124,10 @@ class WarpKeys {
           float& weight = weights.at[s][j][i];
           float& dscore = dscores.at[s][j][i];
           const float p = seen ? device::exp2_fast(weight * (scale_ * kLog2E) - lse) : 0.0F;
-          weight = p * gate;
-          dscore = seen ? p * (gate * dscore - delta) * scale_ : 0.0F;
+          float factor = gate;
+          if constexpr (kDrops) factor *= kept_factor(kept[s], j, i, static_cast<float>(shape.dropout.scale));
+          weight = p * factor;
+          dscore = seen ? p * (factor * dscore - delta) * scale_ : 0.0F;
         }
       }
     }
@@ -156,7 +165,7 @@ class WarpKeys {
 
 /// One key range of one list per block. Block numbers run over lists first, then over key ranges: with a
 /// causal mask the first keys are seen by the most rows, so that the longest blocks start first.
-template <int kHeadDim>
+template <int kHeadDim, bool kDrops>
 MOH_KERNEL(kThreads)
 void attention_backward_keys_kernel(AttentionBackward<bfloat16> args, const float* deltas) {
   using Cut = KeysCut<kHeadDim>;
@@ -186,15 +195,16 @@ void attention_backward_keys_kernel(AttentionBackward<bfloat16> args, const floa
   device::sync_block();
   copy_rows(0);
   const int warp_key = warp_number() * Cut::kWarpKeys;
-  WarpKeys<kHeadDim> warp(static_cast<int>(first_key) + warp_key, memory.keys.row(warp_key),
-                          memory.values.row(warp_key), args.shape.scale);
+  WarpKeys<kHeadDim, kDrops> warp(static_cast<int>(first_key) + warp_key, memory.keys.row(warp_key),
+                                  memory.values.row(warp_key), args.shape.scale);
   for (int tile = 0; tile < tiles; ++tile) {
     device::wait_copies<0>();
     device::sync_block();  // copies and writes are visible, and no thread reads the buffers that are filled
                            // next
     if (tile + 1 < tiles) copy_rows(tile + 1);
     const RowEntry next = read_row(tile + 2);
-    warp.add(memory.tables[tile % 3], memory.queries[tile % 2].elements, memory.douts[tile % 2].elements);
+    warp.add(args.shape, list, memory.tables[tile % 3], memory.queries[tile % 2].elements,
+             memory.douts[tile % 2].elements);
     next.write(memory.tables[(tile + 2) % 3]);
   }
   device::wait_copies<0>();
@@ -202,11 +212,11 @@ void attention_backward_keys_kernel(AttentionBackward<bfloat16> args, const floa
   warp.finish(args.dk, args.dv, list, args.shape.keys);
 }
 
-template <int kHeadDim>
+template <int kHeadDim, bool kDrops>
 void launch_keys(const AttentionBackward<bfloat16>& args, const float* deltas) {
   using Cut = KeysCut<kHeadDim>;
   const AttentionShape& s = args.shape;
-  cuda::launch("attention_backward_keys", attention_backward_keys_kernel<kHeadDim>,
+  cuda::launch("attention_backward_keys", attention_backward_keys_kernel<kHeadDim, kDrops>,
                {.blocks_x = s.batch * s.kv_heads * ((s.keys + Cut::kKeys - 1) / Cut::kKeys),
                 .threads = kThreads,
                 .shared_bytes = sizeof(KeysMemory<kHeadDim>)},
@@ -217,8 +227,11 @@ void launch_keys(const AttentionBackward<bfloat16>& args, const float* deltas) {
 }  // namespace tensor_cores
 
 void TensorCoreAttention::backward_keys(const AttentionBackward<bfloat16>& args, const float* deltas) {
-  tensor_cores::visit_head_width(args.shape.head_dim,
-                                 [&](auto width) { tensor_cores::launch_keys<width.value>(args, deltas); });
+  tensor_cores::visit_head_width(args.shape.head_dim, [&](auto width) {
+    using namespace tensor_cores;
+    args.shape.dropout.drops() ? launch_keys<width.value, true>(args, deltas)
+                               : launch_keys<width.value, false>(args, deltas);
+  });
 }
 
 }  // namespace moh

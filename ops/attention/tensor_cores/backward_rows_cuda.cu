@@ -1,4 +1,5 @@
 #include "ops/attention/tensor_cores/head_widths.h"
+#include "ops/attention/tensor_cores/kept_weights.h"
 #include "ops/attention/tensor_cores/key_pass.h"
 #include "ops/attention/tensor_cores/tensor_core_attention.h"
 
@@ -28,10 +29,11 @@ MOH_DEVICE float half_of_delta(const bfloat16* dout, const bfloat16* out, int ha
   return sum;
 }
 
-/// The rows of a warp in the backward pass; key_pass.h passes keys and values to it:
-///   P = 2^(scale q k^T - lse)   dP = dout v^T   dgate = sum P dP
+/// The rows of a warp in the backward pass, with dropout mask m or without; key_pass.h passes keys and values
+/// to it:
+///   P = 2^(scale q k^T - lse)   dP = m dout v^T   dgate = sum P dP
 ///   dS = P (gate dP - delta) scale   dq = dS k
-template <int kWidth, int kNumStrips, int kNumKeys>
+template <int kWidth, int kNumStrips, int kNumKeys, bool kDrops = false>
 class RowsWarp {
  public:
   static constexpr int kHeadDim = kWidth, kStrips = kNumStrips, kKeys = kNumKeys, kPanels = 2;
@@ -46,6 +48,7 @@ class RowsWarp {
                       bfloat16* const (&panels)[kPanels])
       : batch_(static_cast<std::int32_t>(list.batch)),
         count_(rows),
+        list_(&list),
         places_(places),
         number_(number),
         queries_(panels[0]),
@@ -74,9 +77,10 @@ class RowsWarp {
     device::sync_warp();  // what rows see is formed anew for each block, and takes no registers between them
     const VisibleRange range(args.shape, batch_, places_, count_, kStrips * 16);
     if (!range.sees_some(first_key, kKeys)) return;
-    std::uint32_t seen[kStrips];
+    std::uint32_t seen[kStrips], kept[kStrips];
     MOH_UNROLL
     for (int s = 0; s < kStrips; ++s) {
+      if constexpr (kDrops) kept[s] = kept_in_rows<kKeys>(args.shape, *list_, places_ + s * 16, first_key);
       seen[s] = VisibleKeys<kStrips>(args.shape, batch_, places_).template mask<kKeys>(first_key, s);
     }
     Fragments<kStrips, kKeys> scores, dscores;
@@ -90,8 +94,10 @@ class RowsWarp {
         for (int i = 0; i < 4; ++i) {
           RowScalars& row = rows_[s][i / 2];
           const bool sees = (seen[s] >> (4 * j + i) & 1U) != 0;
-          const float p = device::exp2_fast(scores.at[s][j][i] * (scale_ * kLog2E) - row.lse),
-                      dp = dscores.at[s][j][i];
+          const float p = device::exp2_fast(scores.at[s][j][i] * (scale_ * kLog2E) - row.lse);
+          float dp = dscores.at[s][j][i];
+          if constexpr (kDrops)
+            dp *= kept_factor(kept[s], j, i, static_cast<float>(args.shape.dropout.scale));
           row.dgate += sees ? p * dp : 0.0F;
           dscores.at[s][j][i] = sees ? p * (row.gate * dp - row.delta) * scale_ : 0.0F;
         }
@@ -127,6 +133,7 @@ class RowsWarp {
 
   std::int32_t batch_;
   int count_;
+  const List* list_;
   const Place* places_;
   std::int64_t number_;
   bfloat16* queries_;
@@ -136,9 +143,10 @@ class RowsWarp {
   Fragments<kStrips, kHeadDim> dq_;
 };
 
-/// Fewer keys per step for wide heads, where registers, or the shared memory of small GPUs, would run out.
-template <int kHeadDim>
-using RowsOfTiles = RowsWarp<kHeadDim, 1, kHeadDim <= 96 ? 64 : 32>;
+/// Fewer keys per step for wide heads, where registers, or the shared memory of small GPUs, would run out,
+/// and with dropout, which takes registers, too.
+template <int kHeadDim, bool kDrops>
+using RowsOfTiles = RowsWarp<kHeadDim, 1, kHeadDim <= 96 && !kDrops ? 64 : 32, kDrops>;
 template <int kHeadDim>
 using RowsOfLists = RowsWarp<kHeadDim, 1, kHeadDim <= 96 ? 32 : 16>;
 
@@ -156,9 +164,11 @@ void TensorCoreAttention::backward_rows(const AttentionBackward<bfloat16>& args,
   if (num_rows == 0) return;
   tensor_cores::visit_head_width(args.shape.head_dim, [&](auto width) {
     using namespace tensor_cores;
-    launch_pass<RowsOfTiles<width.value>, RowsOfLists<width.value>>(
-        {.tiles_kernel = "attention_backward_rows", .lists_kernel = "attention_backward_rows_short"},
-        {args, deltas}, num_rows);
+    constexpr PassKernels kNames{.tiles_kernel = "attention_backward_rows",
+                                 .lists_kernel = "attention_backward_rows_short"};
+    if (args.shape.dropout.drops())
+      return launch_tiles<RowsOfTiles<width.value, true>>(kNames, {args, deltas}, num_rows);
+    launch_pass<RowsOfTiles<width.value, false>, RowsOfLists<width.value>>(kNames, {args, deltas}, num_rows);
   });
 }
 

@@ -9,8 +9,8 @@ namespace {
 
 /// Two strips, so that a loaded key serves 32 rows. Fewer keys per step for wide heads, which
 /// need the registers.
-template <int kHeadDim>
-using ForwardOfTiles = ForwardWarp<kHeadDim, 2, kHeadDim <= 96 ? 64 : 32>;
+template <int kHeadDim, bool kDrops>
+using ForwardOfTiles = ForwardWarp<kHeadDim, 2, kHeadDim <= 96 ? 64 : 32, kDrops>;
 template <int kHeadDim>
 using ForwardOfLists = ForwardWarp<kHeadDim, 1, kHeadDim <= 64 ? 64 : 32>;
 
@@ -25,8 +25,11 @@ void TensorCoreAttention::forward(const AttentionForward<bfloat16>& args, std::i
   if (num_rows == 0) return;
   tensor_cores::visit_head_width(args.shape.head_dim, [&](auto width) {
     using namespace tensor_cores;
-    launch_pass<ForwardOfTiles<width.value>, ForwardOfLists<width.value>>(
-        {.tiles_kernel = "attention_forward", .lists_kernel = "attention_forward_short"}, args, num_rows);
+    constexpr PassKernels kNames{.tiles_kernel = "attention_forward",
+                                 .lists_kernel = "attention_forward_short"};
+    if (args.shape.dropout.drops())
+      return launch_tiles<ForwardOfTiles<width.value, true>>(kNames, args, num_rows);
+    launch_pass<ForwardOfTiles<width.value, false>, ForwardOfLists<width.value>>(kNames, args, num_rows);
   });
 }
 

@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-#include "ops/attention/tensor_cores/rows.h"
+#include "ops/attention/tensor_cores/kept_weights.h"
 
 // For kernel files only.
 
@@ -58,8 +58,8 @@ struct RunningSoftmax {
   }
 };
 
-/// The rows of a warp in the forward pass; key_pass.h passes keys and values to it.
-template <int kWidth, int kNumStrips, int kNumKeys>
+/// The rows of a warp in the forward pass, with dropout or without; key_pass.h passes keys and values to it.
+template <int kWidth, int kNumStrips, int kNumKeys, bool kDrops = false>
 class ForwardWarp {
  public:
   static constexpr int kHeadDim = kWidth, kStrips = kNumStrips, kKeys = kNumKeys, kPanels = 1;
@@ -71,6 +71,7 @@ class ForwardWarp {
                          std::int64_t number, bfloat16* const (&panels)[kPanels])
       : batch_(static_cast<std::int32_t>(list.batch)),
         rows_(rows),
+        list_(&list),
         places_(places),
         number_(number),
         queries_(panels[0]),
@@ -83,10 +84,17 @@ class ForwardWarp {
                              kStrips * 16);  // takes no registers in between
     if (!range.sees_some(first_key, kKeys)) return;
     const bool hides = !range.sees_all(first_key, kKeys);
+    std::uint32_t kept[kStrips];  // drawn while there are no scores in registers
+    if constexpr (kDrops) {
+      MOH_UNROLL
+      for (int s = 0; s < kStrips; ++s)
+        kept[s] = kept_in_rows<kKeys>(args.shape, *list_, places_ + s * 16, first_key);
+    }
     Fragments<kStrips, kKeys> scores;
     multiply_heads<kHeadDim>(scores, queries_, keys);
     if (hides) hide(args.shape, scores, first_key);
     softmax_.add(scores, out_, scale_);
+    if constexpr (kDrops) drop(scores, kept, static_cast<float>(args.shape.dropout.scale));
     accumulate(out_, scores, values);
   }
 
@@ -150,8 +158,22 @@ class ForwardWarp {
     }
   }
 
+  /// Multiplies the weights, of which the sum has been taken, with the dropout mask.
+  MOH_DEVICE static void drop(Fragments<kStrips, kKeys>& weights, const std::uint32_t (&kept)[kStrips],
+                              float scale) {
+    MOH_UNROLL
+    for (int s = 0; s < kStrips; ++s) {
+      MOH_UNROLL
+      for (int j = 0; j < kKeys / 8; ++j) {
+        MOH_UNROLL
+        for (int i = 0; i < 4; ++i) weights.at[s][j][i] *= kept_factor(kept[s], j, i, scale);
+      }
+    }
+  }
+
   std::int32_t batch_;
   int rows_;
+  const List* list_;
   const Place* places_;
   std::int64_t number_;
   bfloat16* queries_;

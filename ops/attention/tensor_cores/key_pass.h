@@ -167,6 +167,15 @@ struct PassKernels {
   const char *tiles_kernel, *lists_kernel;
 };
 
+/// Runs a pass over tiles, of any number of keys.
+template <class Warp>
+void launch_tiles(const PassKernels& names, const typename Warp::Args& args, std::int64_t num_rows) {
+  const Tiles tiles(args.shape, args.lists, num_rows, PassMemory<Warp>::kRows);
+  cuda::launch(names.tiles_kernel, pass_over_tiles_kernel<Warp>,
+               {.blocks_x = tiles.most(), .threads = kThreads, .shared_bytes = sizeof(PassMemory<Warp>)},
+               args, tiles.tiles(), tiles.count());
+}
+
 /// Runs a pass: over lists if all keys of one fit in a block's shared memory, else over tiles.
 template <class TileWarp, class ListWarp>
 void launch_pass(const PassKernels& names, const typename TileWarp::Args& args, std::int64_t num_rows) {
@@ -188,10 +197,7 @@ void launch_pass(const PassKernels& names, const typename TileWarp::Args& args, 
                  args, memory);
     return;
   }
-  const Tiles tiles(s, args.lists, num_rows, PassMemory<TileWarp>::kRows);
-  cuda::launch(names.tiles_kernel, pass_over_tiles_kernel<TileWarp>,
-               {.blocks_x = tiles.most(), .threads = kThreads, .shared_bytes = sizeof(PassMemory<TileWarp>)},
-               args, tiles.tiles(), tiles.count());
+  launch_tiles<TileWarp>(names, args, num_rows);
 }
 
 }  // namespace moh::tensor_cores

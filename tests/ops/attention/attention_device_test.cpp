@@ -36,7 +36,7 @@ OpCase case_of(const Problem& p) {
                                          p.sizes.kv_heads, p.sizes.head_dim}) +
                          (p.options.causal ? " causal, share " : " full, share ") + std::to_string(p.share) +
                          ", window " + std::to_string(p.options.window) + ", documents " +
-                         std::to_string(p.documents),
+                         std::to_string(p.documents) + ", dropout " + std::to_string(p.options.dropout),
                  .inputs = {in.q, in.k, in.v},
                  .units = 4};
   if (p.share < 0) {
@@ -119,6 +119,7 @@ void check_widths(std::integer_sequence<int, kWidths...>) {
     check_problem({{1, 35, 258, 4, 1, width}, {.causal = true, .query_offset = 223}, 0.95});
     check_problem({{1, 67, 70, 2, 1, width}, {.causal = true, .query_offset = 3}, 0.8});
     check_problem({{1, 17, 33, 2, 2, width}, {.causal = false}, -1});
+    check_problem({{1, 19, 70, 2, 1, width}, {.causal = false, .dropout = 0.3, .dropout_key = {1, 2}}, 0.8});
     check_decode({1, 1, 131, 2, 1, width}, -1);
   }
 }
@@ -157,6 +158,13 @@ void check_attention_on_device() {
     check_problem({{2, 97, 60, 2, 1, 16}, {.causal = false}, share, 0.1});
     check_problem({{2, 150, 300, 1, 1, 16}, {.causal = false}, share, 0.03});
   }
+  // Dropout, with all kinds of masks; few keys, and many.
+  const RandomKey key{3, std::uint64_t{1} << 33};
+  for (const double share : {-1.0, 0.6}) {
+    check_problem({{2, 130, 130, 4, 2, 16}, {.dropout = 0.2, .dropout_key = key}, share});
+    check_problem(
+        {{1, 70, 275, 2, 2, 32}, {.causal = false, .dropout = 0.5, .dropout_key = key}, share, 0.05});
+  }
   // Keys that no query sees, and queries that see one key.
   check_problem({{1, 5, 70, 1, 1, 16}, {.causal = true}, 0.5});
   check_problem({{1, 5, 270, 1, 1, 16}, {.causal = true}, 0.5});
@@ -189,6 +197,27 @@ TEST_CASE("device: ranges of keys that do not ascend, or of no key, stay within 
       CHECK_NOTHROW(out.backward(normal(in.q.shape(), 9).to(dtype).to(gpu)));
       CHECK(out.value().to(kCpu).dim(1) == 150);
     }
+  }
+}
+
+TEST_CASE("device: attention's dropout adds the stream in device memory to that of its key", "[device]") {
+  const MathModeScope own({.attention = AttentionBackend::kNative});
+  const Device gpu = open_gpu();
+  const Tensor first_stream = full({}, 77, DType::kInt64, gpu);
+  const AttentionInputs in = attention_inputs({1, 20, 40, 2, 1, 16}, -1);
+  for (const DType dtype : {DType::kFloat32, DType::kBFloat16}) {
+    const auto run = [&](RandomKey key) {
+      std::vector<Variable> x;
+      for (const Tensor& tensor : {in.q, in.k, in.v}) x.emplace_back(tensor.to(dtype).to(gpu), true);
+      const Variable out = attention(x[0], x[1], x[2], {.causal = false, .dropout = 0.5, .dropout_key = key});
+      out.backward(normal(in.q.shape(), 9).to(dtype).to(gpu));
+      std::vector<Tensor> results = {out.value().to(kCpu)};
+      for (const Variable& each : x) results.push_back(each.grad().to(kCpu));
+      return results;
+    };
+    const std::vector<Tensor> found = run({5, 3, first_stream.data<std::int64_t>()});
+    CHECK(same_bits({.tensors = found}, {.tensors = run({5, 80})}));
+    CHECK_FALSE(same_bits({.tensors = found}, {.tensors = run({5, 3})}));
   }
 }
 
@@ -245,6 +274,7 @@ TEST_CASE("device: attention by cuDNN agrees with float64 on the CPU, where ther
     CHECK_THROWS_WITH(check_problem(problem),
                       Catch::Contains("attention.backend: cudnn") && Catch::Contains(absence));
     CHECK_THROWS_WITH(check_problem({problem.sizes, {.window = 7}, -1}), Catch::Contains("a sliding window"));
+    CHECK_THROWS_WITH(check_problem({problem.sizes, {.dropout = 0.1}, -1}), Catch::Contains("dropout"));
     for (const bool causal : {false, true}) {
       CHECK_THROWS_WITH(check_problem({problem.sizes, {.causal = causal}, -1, 0.1}),
                         Catch::Contains("a mask of documents"));
@@ -252,6 +282,7 @@ TEST_CASE("device: attention by cuDNN agrees with float64 on the CPU, where ther
     return;
   }
   check_problem(problem);
+  CHECK_THROWS_WITH(check_problem({problem.sizes, {.dropout = 0.1}, -1}), Catch::Contains("dropout"));
   // Its graph is not told of windows and documents.
   CHECK_THROWS_WITH(check_problem({problem.sizes, {.window = 7}, -1}), Catch::Contains("a sliding window"));
   for (const std::int64_t width : {24, 64, 72, 128}) {

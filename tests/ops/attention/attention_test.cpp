@@ -33,7 +33,8 @@ std::string name_of(const Problem& p) {
   return to_string(Shape{s.batch, s.queries, s.keys, s.heads, s.kv_heads, s.head_dim}) +
          (p.options.causal ? " causal" : " full") +
          (p.options.window > 0 ? " window " + std::to_string(p.options.window) : "") +
-         (p.documents > 0 ? " documents " + std::to_string(p.documents) : "");
+         (p.documents > 0 ? " documents " + std::to_string(p.documents) : "") +
+         (p.options.dropout > 0 ? " dropout " + std::to_string(p.options.dropout) : "");
 }
 
 // Small enough for differences element by element.
@@ -51,6 +52,9 @@ const std::vector<Problem> small_problems = {
     {{2, 7, 7, 2, 1, 3}, {.causal = false}, 0.3},
     {{1, 5, 11, 2, 2, 4}, {.causal = false}, 0.4},
     {{2, 6, 4, 4, 2, 5}, {.causal = false}, 0.3},
+    {{2, 3, 5, 4, 2, 4}, {.causal = false, .dropout = 0.4, .dropout_key = {7, 3}}},
+    {{1, 4, 9, 2, 1, 3}, {.query_offset = 5, .window = 4, .dropout = 0.1, .dropout_key = {1, 1}}},
+    {{2, 6, 7, 2, 2, 4}, {.causal = false, .dropout = 0.5, .dropout_key = {2, 9}}, 0.3},
 };
 
 Outputs reference_output(const AttentionInputs& in, const AttentionOptions& options) {
@@ -115,8 +119,10 @@ OP_CASES(head_sparse_attention) {
 
 namespace {
 
-const std::vector<Problem> packed_problems = {
-    {{2, 3, 3, 2, 2, 5}, {}}, {{1, 7, 7, 4, 1, 3}, {}}, {{2, 6, 6, 2, 1, 4}, {.causal = false}, 0.3}};
+const std::vector<Problem> packed_problems = {{{2, 3, 3, 2, 2, 5}, {}},
+                                              {{1, 7, 7, 4, 1, 3}, {}},
+                                              {{2, 6, 6, 2, 1, 4}, {.causal = false}, 0.3},
+                                              {{2, 5, 5, 4, 2, 3}, {.dropout = 0.3, .dropout_key = {4, 2}}}};
 
 }  // namespace
 
@@ -264,6 +270,10 @@ const std::vector<Problem> all_problems = {
     {{3, 140, 300, 2, 1, 8}, {.causal = false}, 0.02},
     {{1, 300, 75, 2, 2, 72}, {.causal = false}, 0.05},
     {{2, 260, 1030, 2, 1, 16}, {.causal = false}, 0.01},
+    // Dropout: of whole and of partly seen blocks of keys, in several groups, with documents.
+    {{2, 97, 97, 4, 2, 24}, {.dropout = 0.1, .dropout_key = {1, 2}}},
+    {{1, 75, 131, 2, 2, 72}, {.causal = false, .dropout = 0.5, .dropout_key = {3, 4}}},
+    {{1, 260, 1030, 2, 1, 16}, {.causal = false, .dropout = 0.3, .dropout_key = {5, 6}}, 0.01},
 };
 
 void check_against_reference(DType dtype, double tolerance) {
@@ -295,7 +305,8 @@ TEST_CASE("ops: attention has the same bits with any number of threads") {
   for (const Problem& p : {Problem{sizes, {.causal = true}},
                            {sizes, {.window = 300}},
                            {sizes, {}, 0.01},
-                           {sizes, {.causal = false}, 0.01}}) {
+                           {sizes, {.causal = false}, 0.01},
+                           {sizes, {.dropout = 0.2, .dropout_key = {1, 2}}}}) {
     for (double share : {-1.0, 0.5}) {
       const AttentionInputs in = attention_inputs(p.sizes, share);
       const Tensor dout = normal(in.q.shape(), 9);
@@ -315,8 +326,10 @@ TEST_CASE("ops: attention has the same bits with any number of threads") {
 }
 
 TEST_CASE("ops: head-sparse attention equals dense attention whose unselected gradients are masked") {
-  for_each_isa([] {
-    const Problem p{{2, 150, 150, 4, 2, 32}, {.causal = true}};
+  const double dropout = GENERATE(0.0, 0.3);
+  INFO("dropout " << dropout);
+  for_each_isa([&] {
+    const Problem p{{2, 150, 150, 4, 2, 32}, {.causal = true, .dropout = dropout, .dropout_key = {1, 2}}};
     AttentionInputs in = attention_inputs(p.sizes, 0.5);
     in.gates.fill(1.0);
     const Tensor dout = normal(in.q.shape(), 9), masked = dout.clone(), keep = zeros_like(dout);
@@ -382,6 +395,41 @@ TEST_CASE("ops: attention of large scores neither overflows nor loses the row") 
     close += std::abs(found[0].data<float>()[i] - expected.out.data<double>()[i]) < 0.02;
   }
   CHECK(close >= found[0].numel() * 98 / 100);
+}
+
+TEST_CASE("ops: attention drops the weights that the key says, after the softmax, and as often as asked") {
+  // Equal scores, and values that are unit vectors: outputs are the weights.
+  const AttentionSizes sizes{2, 70, 67, 4, 2, 67};
+  AttentionInputs in = attention_inputs(sizes, -1);
+  in.q.fill(0.0);
+  in.v.fill(0.0);
+  for (std::int64_t i = 0; i < 2 * 67 * 2; ++i) in.v.data<double>()[i * 67 + i / 2 % 67] = 1.0;
+  for (const double p : {0.1, 0.5, 0.9}) {
+    INFO("dropout " << p);
+    const AttentionOptions options{.causal = false, .dropout = p, .dropout_key = {11, 5}};
+    const Tensor out = run_op(in, options, zeros_like(in.q), DType::kFloat64)[0];
+    std::int64_t kept = 0, wrong = 0;
+    for (std::int64_t i = 0; i < out.numel(); ++i) {
+      const std::int64_t s = i % 67, h = i / 67 % 4, t = i / 67 / 4 % 70, b = i / 67 / 4 / 70;
+      const double expected = kept_factor(options, sizes, {b, h, t, s}) / 67;
+      wrong += std::abs(out.data<double>()[i] - expected) > 1e-14;
+      kept += out.data<double>()[i] > 0;
+    }
+    CHECK(wrong == 0);
+    const auto count = static_cast<double>(out.numel());
+    CHECK(std::abs(static_cast<double>(kept) - (1 - p) * count) < 5 * std::sqrt(p * (1 - p) * count));
+    // Neighbouring rows and heads are dropped independently of each other.
+    for (const std::int64_t distance : {67, 4 * 67}) {
+      std::int64_t both = 0;
+      for (std::int64_t i = distance; i < out.numel(); ++i)
+        both += out.data<double>()[i] > 0 && out.data<double>()[i - distance] > 0;
+      const double share = (1 - p) * (1 - p);
+      CHECK(std::abs(static_cast<double>(both) - share * count) < 6 * std::sqrt(count * share));
+    }
+    CHECK(largest_difference(run_op(in, {.causal = false, .dropout = p, .dropout_key = {11, 6}},
+                                    zeros_like(in.q), DType::kFloat64)[0],
+                             out) > 0.0);
+  }
 }
 
 TEST_CASE("ops: attention passes NaN on to the queries that see it, and to no others") {
@@ -485,6 +533,10 @@ TEST_CASE("ops: attention refuses what does not fit") {
   CHECK_THROWS_AS(attention(q, Variable(k.value().to(DType::kFloat32)), k, {}), DTypeError);
   CHECK_THROWS_AS(attention(q, k, k, {.scale = -1.0}), ValueError);
   CHECK_THROWS_AS(attention(q, k, k, {.query_offset = -1}), ValueError);
+  CHECK_THROWS_WITH(attention(q, k, k, {.dropout = 1.0}),
+                    "attention: dropout: expected 0 or more and below 1, found 1.000000");
+  CHECK_THROWS_AS(attention(q, k, k, {.dropout = -0.1}), ValueError);
+  CHECK_THROWS_AS(attention(q, k, k, {.dropout = std::nan("")}), ValueError);
   CHECK_THROWS_AS(attention(leaf({1, 1, 1, 257}), leaf({1, 1, 1, 257}), leaf({1, 1, 1, 257}), {}),
                   ShapeError);
   CHECK_THROWS_AS(attention_packed(leaf({1, 3, 9, 8}), 4, 2, {}), ShapeError);

@@ -148,6 +148,8 @@ TEST_CASE("ops: decoding refuses what does not fit") {
   CHECK_THROWS_WITH(attention_decode(q, cache, cache, 5, normal({1, 2, 4}), of_one_token, {}),
                     Catch::Contains("lists: batch, tokens, heads, KV heads: expected [1, 2, 4, 2]"));
   CHECK_THROWS_AS(attention_decode(q, cache, cache, 5, {}, {}, {.query_offset = 1}), ValueError);
+  CHECK_THROWS_WITH(attention_decode(q, cache, cache, 5, {}, {}, {.dropout = 0.5}),
+                    "attention_decode: dropout: expected none: it is for training, found 0.500000");
   const Tensor ones = full({1, 2}, 1, DType::kInt32);
   for (const AttentionOptions& mask : {AttentionOptions{.document_starts = ones},
                                        AttentionOptions{.causal = false, .document_ends = ones}}) {

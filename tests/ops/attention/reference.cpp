@@ -3,10 +3,19 @@
 #include <algorithm>
 #include <cmath>
 
+#include "core/philox.h"
 #include "core/random.h"
 #include "tests/ops/op_cases.h"
 
 namespace moh::test {
+
+double kept_factor(const AttentionOptions& o, const AttentionSizes& of, const WeightPlace& at) {
+  if (o.dropout == 0.0) return 1.0;
+  const std::int64_t row = (at.b * of.heads + at.h) * of.queries + at.t, counters = (of.keys + 3) / 4;
+  const auto words =
+      philox(o.dropout_key.seed, static_cast<std::uint64_t>(row * counters + at.s / 4), o.dropout_key.stream);
+  return words[static_cast<std::size_t>(at.s % 4)] / 0x1p32 >= o.dropout ? 1.0 / (1.0 - o.dropout) : 0.0;
+}
 
 AttentionInputs attention_inputs(const AttentionSizes& s, double share, std::uint64_t seed) {
   AttentionInputs in;
@@ -123,18 +132,21 @@ AttentionResult reference_attention(const AttentionInputs& in, const AttentionOp
     const std::vector<double> p =
         probabilities(at(in.q, row), at(in.k, first_key), kv_heads * d, keys, sees, scale, d);
     const double gate = in.gates.defined() ? in.gates.data<double>()[row] : 1.0;
+    std::vector<double> kept(p.size());
+    const AttentionSizes sizes{in.q.dim(0), in.q.dim(1), keys, heads, kv_heads, d};
+    for (std::int64_t j = 0; j < keys; ++j) kept[j] = kept_factor(options, sizes, {b, row % heads, t, j});
     std::vector<double> head(static_cast<std::size_t>(d));
     for (std::int64_t j = 0; j < keys; ++j)
-      add_scaled(head.data(), p[j], at(in.v, first_key + j * kv_heads), d);
+      add_scaled(head.data(), p[j] * kept[j], at(in.v, first_key + j * kv_heads), d);
     add_scaled(at(result.out, row), gate, head.data(), d);
     const double delta = dot(at(dout, row), head.data(), d);
     if (in.gates.defined()) result.dgates.data<double>()[row] = delta;
     for (std::int64_t j = 0; j < keys; ++j) {
       const std::int64_t key = first_key + j * kv_heads;
-      const double ds = p[j] * gate * (dot(at(dout, row), at(in.v, key), d) - delta) * scale;
+      const double ds = p[j] * gate * (kept[j] * dot(at(dout, row), at(in.v, key), d) - delta) * scale;
       add_scaled(at(result.dq, row), ds, at(in.k, key), d);
       add_scaled(at(result.dk, key), ds, at(in.q, row), d);
-      add_scaled(at(result.dv, key), p[j] * gate, at(dout, row), d);
+      add_scaled(at(result.dv, key), p[j] * kept[j] * gate, at(dout, row), d);
     }
   }
   return result;

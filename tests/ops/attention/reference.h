@@ -18,6 +18,13 @@ struct AttentionInputs {
   Tensor q, k, v, gates, selected;
 };
 
+/// What dropout multiplies the weight of query t of head h of sequence b for key s with, of so many heads,
+/// queries and keys: by the definition in AttentionOptions.
+struct WeightPlace {
+  std::int64_t b, h, t, s;
+};
+double kept_factor(const AttentionOptions& options, const AttentionSizes& sizes, const WeightPlace& at);
+
 /// Random inputs; a pair is selected with probability `share` (below 0: dense, no gates).
 AttentionInputs attention_inputs(const AttentionSizes& sizes, double share, std::uint64_t seed = 1);
 

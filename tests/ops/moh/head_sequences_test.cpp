@@ -281,6 +281,10 @@ TEST_CASE("ops: sequences that do not fit are refused") {
   CHECK_THROWS_AS(scatter_pairs(rows, Variable(normal({2, 3, 3})), of), ShapeError);
   AttentionOptions options{.document_starts = of.starts, .sequences = {of.offsets}};
   CHECK_NOTHROW(attention(rows, rows, rows, options));
+  options.dropout = 0.5;
+  CHECK_THROWS_WITH(attention(rows, rows, rows, options),
+                    "attention: sequences: expected no dropout, found 0.500000");
+  options.dropout = 0.0;
   options.sequences.offsets = of.offsets.slice(0, 3);
   CHECK_THROWS_WITH(attention(rows, rows, rows, options),
                     Catch::Contains("attention: sequences: expected offsets"));
