@@ -7,10 +7,11 @@ namespace moh {
 namespace tensor_cores {
 namespace {
 
-/// Tile sizes of the kernel in which keys stay in a block and the rows that see them are streamed.
-template <int kHeadDim>
+/// Tile sizes of the kernel in which keys stay in a block and the rows that see them are streamed. Dropout
+/// takes registers, too.
+template <int kHeadDim, bool kDrops>
 struct KeysCut {
-  static constexpr int kStrips = 1, kRows = kHeadDim <= 96 ? 64 : 32;
+  static constexpr int kStrips = 1, kRows = kHeadDim <= 96 && !kDrops ? 64 : 32;
   static constexpr int kWarpKeys = kStrips * 16, kKeys = kWarps * kWarpKeys;
 };
 
@@ -24,9 +25,9 @@ struct RowTable {
 
 /// Rows are pipelined in three stages, each a tile ahead of the next: read the table, copy the heads,
 /// compute. So two tables are in use while a third is written.
-template <int kHeadDim>
+template <int kHeadDim, bool kDrops>
 struct KeysMemory {
-  using Cut = KeysCut<kHeadDim>;
+  using Cut = KeysCut<kHeadDim, kDrops>;
   Heads<kHeadDim, Cut::kKeys> keys, values;  // reused for dk and dv at the end
   Heads<kHeadDim, Cut::kRows> queries[2], douts[2];
   RowTable<Cut::kRows> tables[3];
@@ -92,7 +93,8 @@ MOH_DEVICE Range search_rows_seeing(const AttentionShape& shape, const List& lis
 ///   dv += (gate m P)^T dout   dk += dS^T q   with P, dS and the dropout mask m as for the rows
 template <int kHeadDim, bool kDrops>
 class WarpKeys {
-  static constexpr int kStrips = KeysCut<kHeadDim>::kStrips, kRows = KeysCut<kHeadDim>::kRows;
+  using Cut = KeysCut<kHeadDim, kDrops>;
+  static constexpr int kStrips = Cut::kStrips, kRows = Cut::kRows;
   static constexpr int kStride = Panel<kHeadDim>::kStride;
 
  public:
@@ -168,8 +170,8 @@ class WarpKeys {
 template <int kHeadDim, bool kDrops>
 MOH_KERNEL(kThreads)
 void attention_backward_keys_kernel(AttentionBackward<bfloat16> args, const float* deltas) {
-  using Cut = KeysCut<kHeadDim>;
-  auto& memory = *device::shared_memory<KeysMemory<kHeadDim>>();
+  using Cut = KeysCut<kHeadDim, kDrops>;
+  auto& memory = *device::shared_memory<KeysMemory<kHeadDim, kDrops>>();
   const std::int64_t num_lists = args.shape.batch * args.shape.kv_heads;
   const List list = list_at(args.shape, args.lists, device::block_x() % num_lists);
   const std::int64_t first_key = device::block_x() / num_lists * Cut::kKeys;
@@ -214,12 +216,12 @@ void attention_backward_keys_kernel(AttentionBackward<bfloat16> args, const floa
 
 template <int kHeadDim, bool kDrops>
 void launch_keys(const AttentionBackward<bfloat16>& args, const float* deltas) {
-  using Cut = KeysCut<kHeadDim>;
+  using Cut = KeysCut<kHeadDim, kDrops>;
   const AttentionShape& s = args.shape;
   cuda::launch("attention_backward_keys", attention_backward_keys_kernel<kHeadDim, kDrops>,
                {.blocks_x = s.batch * s.kv_heads * ((s.keys + Cut::kKeys - 1) / Cut::kKeys),
                 .threads = kThreads,
-                .shared_bytes = sizeof(KeysMemory<kHeadDim>)},
+                .shared_bytes = sizeof(KeysMemory<kHeadDim, kDrops>)},
                args, deltas);
 }
 
