@@ -282,6 +282,13 @@ Variable attend(const Variable& q, const Variable& k, const Variable& v, const H
   return choice->rule->attend(q, k, v, *choice, options);
 }
 
+Tensor heads_in_slots(const Variable& q, const Variable& k, const Variable& v, HeadChoice choice,
+                      const AttentionOptions& options) {
+  const NoGrad no_grad;
+  choice.gates = Variable(full(choice.gates.shape(), 1, choice.gates.dtype(), q.device()));
+  return routings::kWithinGroups->attend(q, k, v, choice, options).value();
+}
+
 Variable to_heads(const Linear& map, const Variable& x, std::int64_t head_dim, const HeadChoice* choice) {
   if (choice && choice->projects_chosen_heads()) {
     return project_to_heads(x, map.weight(), map.bias(), choice->lists_of_heads, head_dim);

@@ -123,6 +123,11 @@ void require_packed(std::string_view where, const HeadRoutingOptions& options, R
 Variable attend(const Variable& q, const Variable& k, const Variable& v, const HeadChoice* choice,
                 const AttentionOptions& options);
 
+/// The heads of a rule whose outputs are others (RoutingRule::outputs), without gates and gradients, [B, T,
+/// H, d]: zeros where a token did not select them.
+Tensor heads_in_slots(const Variable& q, const Variable& k, const Variable& v, HeadChoice choice,
+                      const AttentionOptions& options);
+
 /// Projections between tokens [B, T, D] and heads, dense, or for the selected pairs only where that is
 /// faster. to_heads returns queries [B, T, H, d]; if `map` packs queries, keys and values, [B, T, H + 2 G,
 /// d], of which only queries are restricted. from_heads is the output projection, of what attend() returns,

@@ -24,14 +24,6 @@ Variable rotated(const Variable& heads, const std::optional<RmsNorm>& norm, cons
   return norm ? norm_rope(heads, norm->weight(), norm->eps(), table, starts) : rope(heads, table, starts);
 }
 
-/// The heads of a rule whose outputs are others, [B, T, H, d], zeros where a token did not select them.
-Tensor heads_in_slots(const Variable& q, const Variable& k, const Variable& v, HeadChoice choice,
-                      const AttentionOptions& options) {
-  const NoGrad no_grad;
-  choice.gates = Variable(full(choice.gates.shape(), 1, choice.gates.dtype(), q.device()));
-  return routings::kWithinGroups->attend(q, k, v, choice, options).value();
-}
-
 }  // namespace
 
 LlamaAttention::LlamaAttention(const LlamaConfig& c, std::int64_t layer, Placement placement)
