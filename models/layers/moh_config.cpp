@@ -33,7 +33,7 @@ std::vector<std::int64_t> first_heads(const MohConfig& c, std::int64_t layer, Qu
 }
 
 constexpr std::string_view kRouter = "moh.router", kNumShared = "moh.num_shared", kTopK = "moh.top_k",
-                           kActive = "moh.active", kSharedHeads = "moh.shared_heads", kLayers = "layers",
+                           kActive = "moh.active", kSharedHeads = "moh.shared_heads",
                            kRouting = "moh.routing";
 
 /// The configuration to check, and the list of its faults.
@@ -42,12 +42,18 @@ struct Check {
   const RoutedLayers& of;
   ConfigFaults& faults;
 
+  /// The number of layers, as an error says it.
+  std::string layers_text() const {
+    const std::string count = number_text(of.layers);
+    if (!of.layers_text.empty()) return count + " " + std::string(of.layers_text);
+    return faults.key(of.layers_field) + " is " + count;
+  }
+
   /// Whether a list has one value per layer. One value for all layers always fits.
   bool has_length(std::string_view field, const PerLayer& counts) const {
     const auto length = static_cast<std::int64_t>(counts.each.size());
     if (length == 0 || length == of.layers) return true;
-    faults.add({field, kLayers},
-               "one value, or one per layer (" + faults.key(kLayers) + " is " + number_text(of.layers) + ")",
+    faults.add({field, of.layers_field}, "one value, or one per layer (" + layers_text() + ")",
                "a list of " + number_text(length));
     return false;
   }
@@ -120,9 +126,7 @@ struct Check {
     if (!listed.listed()) return;
     const auto length = static_cast<std::int64_t>(listed.each.size());
     if (length != 0 && length != of.layers)
-      return refuse(
-          "one list, or one per layer (" + faults.key(kLayers) + " is " + number_text(of.layers) + ")",
-          number_text(length) + " lists");
+      return refuse("one list, or one per layer (" + layers_text() + ")", number_text(length) + " lists");
     for (std::int64_t layer = 0; layer < of.layers; ++layer) {
       const std::vector<std::int64_t>& of_layer = listed.at(layer);
       const std::int64_t shared = moh.num_shared.at(layer);

@@ -98,6 +98,8 @@ struct RoutedLayers {
   std::string_view heads_field = "heads";
   std::int64_t kv_heads = 0;  ///< of a layer, in the field of that name; 0 for a family without it
   RouterSources sources = {};
+  std::string_view layers_field = "layers";  ///< what says how many layers there are
+  std::string_view layers_text = {};         ///< what is counted, where that field alone does not say it
 };
 
 /// Reports inconsistent head counts and lists, and a router that reads what the layers do not have.
