@@ -5,6 +5,7 @@
 #include "core/error.h"
 #include "ops/attention/cache_append.h"
 #include "ops/attention/decode.h"
+#include "ops/embedding/embedding.h"
 
 namespace moh {
 
@@ -59,6 +60,14 @@ LayerCache::LayerCache(std::int64_t batch, std::span<const std::int64_t> windows
       heads_.back().grows_ = grows;
     }
   }
+}
+
+LayerCache LayerCache::growing(std::int64_t batch, std::int64_t kv_heads, std::int64_t capacity,
+                               std::int64_t head_dim, DType dtype, Device device) {
+  LayerCache cache(batch, kv_heads, 0, head_dim, 0, dtype, device);
+  cache.capacity_ = capacity;
+  cache.grows_ = true;
+  return cache;
 }
 
 void LayerCache::require_room(std::int64_t count) const {
@@ -140,6 +149,18 @@ LayerCache::Keys LayerCache::append(const Tensor& new_k, const Tensor& new_v) {
   length_ += count;
   if (keeps_last_) last_ = {new_k, new_v};
   return keys;
+}
+
+void LayerCache::select(std::span<const std::int64_t> rows) {
+  MOH_CHECK(heads_.empty(), "sequences of a cache of heads are not selected");
+  const auto count = static_cast<std::int64_t>(rows.size());
+  const Tensor ids = tensor_of<std::int64_t>({count}, rows).to(k_.device());
+  for (Tensor* of : {&k_, &v_}) {
+    const Shape shape{count, of->dim(1), of->dim(2), of->dim(3)};
+    const std::int64_t width = of->dim(1) * of->dim(2) * of->dim(3);
+    *of = width == 0 ? empty(shape, of->dtype(), of->device())
+                     : embedding(Variable(of->reshape({of->dim(0), width})), ids).value().reshape(shape);
+  }
 }
 
 void LayerCache::rewind(std::int64_t length) {

@@ -31,6 +31,10 @@ class LayerCache {
   LayerCache(std::int64_t batch, std::int64_t kv_heads, std::int64_t capacity, std::int64_t head_dim,
              std::int64_t window, DType dtype, Device device);
 
+  /// Without a window, and with memory that grows with the tokens, by an eighth at a time.
+  static LayerCache growing(std::int64_t batch, std::int64_t kv_heads, std::int64_t capacity,
+                            std::int64_t head_dim, DType dtype, Device device);
+
   /// For B sequences of up to `capacity` tokens of which each of `windows.size()` heads stores those that
   /// select it: a cache of its own for each (sequence, head), of batch 1 and one head, with the head's
   /// window. Memory of heads without a window grows with their rows, by an eighth at a time.
@@ -59,6 +63,9 @@ class LayerCache {
   std::int64_t capacity() const { return capacity_; }
   /// Whether no token so far was dropped.
   bool holds_all() const { return stored_ == length_ && heads_.empty(); }
+  /// Sequence i continues from now on what sequence rows[i] was: any number of them, in any order. For a
+  /// cache of all tokens. Throws ValueError for a sequence that there is not.
+  void select(std::span<const std::int64_t> rows);
   /// Forgets the tokens from `length` on, so that others can follow the first ones. Throws ValueError above
   /// the tokens so far, where the first ones were dropped, and for a cache of heads().
   void rewind(std::int64_t length);
