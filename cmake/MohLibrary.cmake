@@ -71,6 +71,11 @@ set(MOH_PUBLIC_HEADERS
   models/llm/routed_keys.h
   models/model.h
   models/module.h
+  models/translation/decoding.h
+  models/translation/packed_pairs.h
+  models/translation/translation_config.h
+  models/translation/translation_model.h
+  models/translation/translation_presets.h
   models/vision/transnext.h
   models/vision/transnext_config.h
   models/vision/vit.h
@@ -102,6 +107,9 @@ set(MOH_HEADERS_BEHIND
   models/llm/llama_layers.h
   models/llm/rotary_embedding.h
   models/recompute_level.h
+  models/translation/translation_attention.h
+  models/translation/translation_layers.h
+  models/translation/translation_stacks.h
   models/vision/image_model.h
   models/vision/per_size.h
   models/vision/relative_positions.h
