@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "core/dry_run.h"
 #include "core/error.h"
 
 namespace moh {
@@ -39,6 +40,7 @@ Sentences sentences_of(std::span<const std::int64_t> lengths) {
   const std::int64_t tokens = sum_of(lengths);
   Sentences all{empty({tokens}, DType::kInt64), empty({1, tokens}, DType::kInt32),
                 empty({1, tokens}, DType::kInt32), std::ranges::max(lengths)};
+  if (dry_run()) return all;
   std::int64_t t = 0;
   for (const std::int64_t length : lengths) {
     const std::int64_t start = t, end = t + length;
@@ -56,6 +58,7 @@ void add_memory_ranges(PackedPairs& pairs, std::span<const SentencePair> from) {
   const std::int64_t tokens = pairs.target.numel();
   pairs.memory_starts = empty({1, tokens}, DType::kInt32);
   pairs.memory_ends = empty({1, tokens}, DType::kInt32);
+  if (dry_run()) return;
   std::int64_t t = 0, start = 0;
   for (const SentencePair& pair : from) {
     const std::int64_t end = start + static_cast<std::int64_t>(pair.source.size());
