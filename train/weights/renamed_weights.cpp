@@ -1,8 +1,6 @@
 #include "train/weights/renamed_weights.h"
 
 #include <algorithm>
-#include <map>
-#include <string>
 #include <utility>
 #include <vector>
 
@@ -10,12 +8,11 @@ namespace moh {
 
 namespace {
 
-/// New names by those in the file.
-using NewNames = std::map<std::string, std::string, std::less<>>;
-
 class RenamedWeights final : public WeightFile {
  public:
-  RenamedWeights(std::unique_ptr<WeightFile> file, const NewNames& names) : file_(std::move(file)) {
+  /// `owned` is the file, or null where somebody else keeps it.
+  RenamedWeights(const WeightFile& file, const NewNames& names, std::unique_ptr<WeightFile> owned = nullptr)
+      : owned_(std::move(owned)), file_(&file) {
     std::vector<WeightInfo> tensors(file_->tensors().begin(), file_->tensors().end());
     for (WeightInfo& tensor : tensors) {
       const auto renamed = names.find(tensor.name);
@@ -45,7 +42,8 @@ class RenamedWeights final : public WeightFile {
     return *file_->find(renamed == names_in_file_.end() ? tensor.name : renamed->second);
   }
 
-  std::unique_ptr<WeightFile> file_;
+  std::unique_ptr<WeightFile> owned_;
+  const WeightFile* file_;
   NewNames names_in_file_;  // by the new ones
 };
 
@@ -53,15 +51,23 @@ class RenamedWeights final : public WeightFile {
 
 std::unique_ptr<WeightFile> under_names_of(std::span<const WeightInfo> parameters,
                                            const ParameterNames& names, std::unique_ptr<WeightFile> weights) {
-  NewNames renamed;
+  NewNames new_names;
   for (const WeightInfo& parameter : parameters) {
-    const std::string_view other = names.other_name(parameter.name);
-    const bool is_parameter = std::ranges::find(parameters, other, &WeightInfo::name) != parameters.end();
-    if (other.empty() || is_parameter || weights->find(parameter.name) != nullptr) continue;
-    if (weights->find(other) != nullptr) renamed[std::string(other)] = parameter.name;
+    if (weights->find(parameter.name) != nullptr) continue;
+    for (const std::string& other : names.other_names(parameter.name)) {
+      const bool is_parameter = std::ranges::find(parameters, other, &WeightInfo::name) != parameters.end();
+      if (is_parameter || weights->find(other) == nullptr || new_names.contains(other)) continue;
+      new_names[other] = parameter.name;
+      break;
+    }
   }
-  if (renamed.empty()) return weights;
-  return std::make_unique<RenamedWeights>(std::move(weights), renamed);
+  if (new_names.empty()) return weights;
+  const WeightFile& file = *weights;
+  return std::make_unique<RenamedWeights>(file, new_names, std::move(weights));
+}
+
+std::unique_ptr<WeightFile> renamed(const WeightFile& weights, const NewNames& names) {
+  return std::make_unique<RenamedWeights>(weights, names);
 }
 
 }  // namespace moh

@@ -15,6 +15,7 @@
 #include "train/trainer/task/stored_model.h"
 #include "train/weights/describe_weights.h"
 #include "train/weights/load_weights.h"
+#include "train/weights/renamed_weights.h"
 
 namespace moh {
 
@@ -218,6 +219,24 @@ void keep_companions(const ModelLocation& source, const fs::path& folder) {
   sync_directory(folder);
 }
 
+/// Writes the folder of other programs. The small files come first, as writing them may fail because the
+/// format cannot express the model.
+std::size_t write_exported(const fs::path& folder, const ConvertOptions& options, const StoredModel& source,
+                           const FamilyConfig& model, std::span<const WeightInfo> tensors,
+                           WriteProgress progress) {
+  const WeightNames& names = source.families().of(model).weight_names();
+  names.write_files(folder, model, source.location(), tensors);
+  NewNames new_names;
+  std::vector<WeightInfo> listed(tensors.begin(), tensors.end());
+  for (WeightInfo& tensor : listed) {
+    std::string exported = names.exported_name(tensor.name, model);
+    new_names[tensor.name] = exported;
+    tensor.name = std::move(exported);
+  }
+  return write_model_files(folder, *renamed(source.weights(), new_names), listed, options.shard_bytes,
+                           progress);
+}
+
 std::size_t write_output(const ConvertOptions& options, const StoredModel& source, const FamilyConfig* model,
                          std::span<const WeightInfo> tensors, const ConvertReport& report,
                          WriteProgress progress) {
@@ -235,10 +254,7 @@ std::size_t write_output(const ConvertOptions& options, const StoredModel& sourc
       files = write_model_files(folder.temporary(), source.weights(), tensors, options.shard_bytes, progress);
       break;
     case WeightFormat::kHuggingFace:
-      // The small files first, as writing them may fail because the format cannot express the model.
-      source.families().of(*model).weight_names().write_files(folder.temporary(), *model, source.location(),
-                                                              tensors);
-      files = write_model_files(folder.temporary(), source.weights(), tensors, options.shard_bytes, progress);
+      files = write_exported(folder.temporary(), options, source, *model, tensors, progress);
       break;
     case WeightFormat::kMohCheckpoint:
       keep_companions(source.location(), folder.temporary() / kCompanionFolder);

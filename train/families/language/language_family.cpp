@@ -199,8 +199,9 @@ class LanguageWeightNames final : public WeightNames {
   }
 
   /// A tied model may be saved under either name (safetensors' save_model keeps one of them).
-  std::string_view other_name(std::string_view parameter) const override {
-    return parameter == kEmbedding ? kOutputMatrix : std::string_view();
+  std::vector<std::string> other_names(std::string_view parameter) const override {
+    if (parameter != kEmbedding) return {};
+    return {std::string(kOutputMatrix)};
   }
 
   /// Tables of rotary frequencies, which are computed, and an output matrix that equals the tied embedding.

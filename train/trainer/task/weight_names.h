@@ -49,6 +49,10 @@ class WeightNames : public ParameterNames {
   /// format lacks, ConfigError for a model that it cannot express.
   virtual void write_files(const std::filesystem::path& folder, const FamilyConfig& config,
                            const ModelLocation& source, std::span<const WeightInfo> tensors) const;
+  /// exported_name(parameter, config): the name that the files of write_files() give a parameter.
+  virtual std::string exported_name(std::string_view parameter, const FamilyConfig&) const {
+    return std::string(parameter);
+  }
   /// settings_in(folder): settings by which a checkpoint in `folder` is used with the files that it keeps,
   /// not with those that its run was given: "data.tokenizer=PATH".
   virtual std::vector<std::string> settings_in(const std::filesystem::path&) const { return {}; }
