@@ -64,7 +64,7 @@ void check_slots(const MohConfig& config, const RoutedLayers& of, ConfigFaults& 
   const std::int64_t kv_heads = of.kv_heads;
   if (kv_heads == 0)
     return faults.add({kRouting}, "heads or groups", std::string(config.routing->name),
-                      "only language models have groups of query heads that share a KV head");
+                      "only language and translation models have groups of query heads that share a KV head");
   const std::int64_t count = of.heads.at(0);
   if (kv_heads < 1 || count % kv_heads != 0) return;  // reported as such
   if (count == kv_heads)
@@ -134,7 +134,7 @@ const RoutingRule kWithinGroupsRule{
     .doc =
         "query heads, as many in each group that shares a KV head, so that attention is dense over fewer "
         "heads; `num_shared`, `top_k` and `active` stay counts of the layer, multiples of `kv_heads`. "
-        "Language models only.",
+        "Language and translation models only.",
     .parts = [](QueryGroups layer) { return std::max<std::int64_t>(layer.kv_heads, 1); },
     .lists = false,
     .check = &check_slots,

@@ -300,10 +300,10 @@ TEST_CASE("models: counts that are not the same for each group are refused, and 
   const MohConfig moh = within(routers::kLearned).moh;
   ConfigFaults faults;
   check(moh, {.layers = 2, .heads = 12}, faults);
-  CHECK_THROWS_WITH(
-      faults.throw_first("vit"),
-      "vit: moh.routing: expected heads or groups, found within_groups; only language models have "
-      "groups of query heads that share a KV head");
+  CHECK_THROWS_WITH(faults.throw_first("vit"),
+                    "vit: moh.routing: expected heads or groups, found within_groups; only language and "
+                    "translation models have "
+                    "groups of query heads that share a KV head");
 }
 
 TEST_CASE("models: a router inside groups checks its own") {
