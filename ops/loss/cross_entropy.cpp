@@ -4,6 +4,7 @@
 
 #include "ops/indices.h"
 #include "ops/loss/cross_entropy_kernels.h"
+#include "ops/loss/cross_entropy_targets.h"
 #include "ops/op.h"
 
 namespace moh {
@@ -21,6 +22,8 @@ Shape leading_shape(const Shape& shape) {
   return Shape(shape.extents().first(static_cast<std::size_t>(shape.rank() - 1)));
 }
 
+}  // namespace
+
 Tensor checked_targets(const std::string& op, const Variable& logits, const Tensor& targets) {
   Check(op).floating("logits", logits).min_rank("logits", logits, 1);
   const IndexRange range{.bound = logits.dim(-1), .ignored = kIgnoredTarget, .of = "last axis of logits"};
@@ -32,6 +35,8 @@ Tensor checked_targets(const std::string& op, const Variable& logits, const Tens
   }
   return checked;
 }
+
+namespace {
 
 RowResults compute_rows(const Tensor& logits, const Tensor& targets, Rows rows) {
   const DType dtype = accumulate_dtype(logits.dtype());

@@ -10,6 +10,7 @@
 #include "ops/elementwise/scale.h"
 #include "ops/embedding/embedding.h"
 #include "ops/loss/cross_entropy.h"
+#include "ops/loss/smoothed_cross_entropy.h"
 #include "ops/norm/layer_norm.h"
 #include "ops/norm/rms_norm.h"
 #include "ops/rope/norm_rope.h"
@@ -68,12 +69,14 @@ Tensor random_ids(std::int64_t count, std::int64_t bound, Device device, double 
   return ids.to(device);
 }
 
-StreamingCase make_cross_entropy(Placement placement, std::int64_t bytes) {
-  const Tensor logits = random_items({kVocabulary}, placement, bytes);
-  const Tensor targets = random_ids(logits.dim(0), kVocabulary, placement.device);
-  // The backward pass reads the logits and overwrites them with their gradient.
-  return {to_string(logits.shape()), bytes_of(logits), 2 * bytes_of(logits),
-          [=] { return cross_entropy(input(logits), targets); }};
+/// The backward pass reads the logits and overwrites them with their gradient.
+StreamingFamily loss_of(std::string_view op, Variable (*loss)(const Variable& logits, const Tensor& ids)) {
+  return {op, [=](Placement placement, std::int64_t bytes) {
+            const Tensor logits = random_items({kVocabulary}, placement, bytes);
+            const Tensor targets = random_ids(logits.dim(0), kVocabulary, placement.device);
+            return StreamingCase(to_string(logits.shape()), bytes_of(logits), 2 * bytes_of(logits),
+                                 [=] { return loss(input(logits), targets); });
+          }};
 }
 
 /// Forward reads and writes the rows; backward reads their gradients and writes the table's. `power`: see
@@ -122,7 +125,11 @@ std::vector<StreamingFamily> of_tokens() {
              return dropout(in[0], 0.1, {1, 2});
            }),
       rows("softmax", 1, 2, 3, [](const Inputs& in) { return softmax(in[0]); }),
-      {"cross_entropy", make_cross_entropy},
+      loss_of("cross_entropy", [](const Variable& x, const Tensor& ids) { return cross_entropy(x, ids); }),
+      loss_of("smoothed_cross_entropy",
+              [](const Variable& x, const Tensor& ids) {
+                return smoothed_cross_entropy(x, ids, {.smoothing = 0.1}).loss;
+              }),
       embedding_of("embedding", kVocabulary, 1.0),
       embedding_of("embedding_of_text", kBytes, 3.0),  // byte 0 is 16% of the text
   };
