@@ -49,7 +49,7 @@ inline constexpr std::tuple kEnumNames{
     EnumNames<RouterStart>{{"zero", "random", "calibrated"}},
     EnumNames<TeacherKind>{{"twin", "source"}},
     EnumNames<OptimizerKind>{{"adamw"}},
-    EnumNames<LrSchedule::Kind>{{"cosine", "constant", "cosine_from_start"}},
+    EnumNames<LrSchedule::Kind>{{"cosine", "constant", "cosine_from_start", "inverse_sqrt"}},
     EnumNames<VitPooling>{{"class_token", "mean"}},
     EnumNames<SamplerKind>{{"ancestral", "ddim"}},
     EnumNames<NonFinitePolicy>{{"stop", "skip"}},

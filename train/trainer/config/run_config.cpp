@@ -200,13 +200,14 @@ void add_training(RunConfig& run, Section& root) {
   schedule.field("kind", run.schedule.kind,
                  "After the warmup: `cosine` decays to `min_learning_rate`, `constant` stays at the peak. "
                  "`cosine_from_start`: likewise, but the cosine counts from the start of the run and not "
-                 "from the end of the warmup, as in timm.");
+                 "from the end of the warmup, as in timm. `inverse_sqrt`: after t steps the peak times "
+                 "sqrt(`warmup_steps` / t), as Transformers for translation are trained.");
   schedule.field("warmup_steps", run.schedule.warmup_steps, at_least(0, "steps").capped(kMaxSteps),
                  "Length of the warmup.");
   schedule.field("warmup_start", run.schedule.warmup_start, at_least(0),
                  "Learning rate of the first step. 0: `optim.learning_rate` / `warmup_steps`.");
   schedule.field("min_learning_rate", run.schedule.minimum, at_least(0),
-                 "Learning rate at the end of the cosine decay and after it.");
+                 "Learning rate at the end of the cosine decay and after it; the lowest of `inverse_sqrt`.");
   schedule
       .field(
           "decay_steps", run.schedule.decay_steps, at_least(0, "steps").capped(kMaxSteps),

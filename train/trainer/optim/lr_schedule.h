@@ -13,11 +13,13 @@ namespace moh {
 ///                      minimum + (peak - minimum) (1 + cos(pi u)) / 2
 ///                      u = (t - warmup_steps) / (decay_steps - warmup_steps) (kCosine), or t / decay_steps
 ///                      (kCosineFromStart, as in timm: the cosine starts at t = 0, so that the rate drops
-///                      a little at the end of the warmup)
+///                      a little at the end of the warmup), or
+///                      peak sqrt(w / t), w = max(warmup_steps, 1), but at least `minimum` (kInverseSqrt:
+///                      Vaswani et al. 2017, section 5.3, and fairseq's inverse_sqrt)
 /// In a run's configuration a warmup_start of 0 stands for peak / warmup_steps, as a step with rate 0 is
 /// wasted.
 struct LrSchedule {
-  enum class Kind { kCosine, kConstant, kCosineFromStart };
+  enum class Kind { kCosine, kConstant, kCosineFromStart, kInverseSqrt };
 
   Kind kind = Kind::kCosine;
   double peak = 1e-3;
@@ -51,6 +53,8 @@ inline double LrSchedule::at(std::int64_t t) const {
     return warmup_start + static_cast<double>(t) * (peak - warmup_start) / static_cast<double>(warmup_steps);
   }
   if (kind == Kind::kConstant) return peak;
+  if (const double w = std::fmax(static_cast<double>(warmup_steps), 1); kind == Kind::kInverseSqrt)
+    return std::fmax(minimum, peak * std::sqrt(w / std::fmax(static_cast<double>(t), w)));
   if (t >= decay_steps) return minimum;
   const std::int64_t start = kind == Kind::kCosine ? warmup_steps : 0;
   const double u = static_cast<double>(t - start) / static_cast<double>(decay_steps - start);

@@ -1,6 +1,8 @@
 #include "train/trainer/optim/lr_schedule.h"
 
+#include <algorithm>
 #include <catch2/catch.hpp>
+#include <cmath>
 
 #include "train/trainer/config/run_config.h"
 
@@ -58,6 +60,24 @@ TEST_CASE("optim: a constant rate has a warmup, too, and no warmup starts at the
   CHECK(s.at(4) == 1.0);
   CHECK(s.at(100) == 1.0);
   CHECK(LrSchedule{LrSchedule::Kind::kCosine, 1.0, 0.0, 0.0, 0, 10}.at(0) == 1.0);
+}
+
+TEST_CASE("optim: the inverse square root begins at the peak and falls to the minimum, whatever the length") {
+  // Vaswani et al., section 5.3: d^-0.5 min(t^-0.5, t w^-1.5) has the peak (d w)^-0.5 at t = w.
+  const LrSchedule s{LrSchedule::Kind::kInverseSqrt, 7e-4, 0, 0, 4000, 100};
+  const auto paper = [](double t) {
+    return 7e-4 * std::sqrt(4000) * std::min(1 / std::sqrt(t), t * std::pow(4000, -1.5));
+  };
+  for (const int t : {1, 2000, 4000, 4001, 16000, 1000000}) CHECK(s.at(t) == Approx(paper(t)).epsilon(1e-12));
+  CHECK(s.at(3999) < s.at(4000));
+  CHECK(s.at(16000) == Approx(3.5e-4));
+  const LrSchedule low{LrSchedule::Kind::kInverseSqrt, 1.0, 0.25, 0.0, 10, 0};
+  CHECK(low.at(160) == 0.25);
+  CHECK(low.at(100000) == 0.25);
+  const LrSchedule without_warmup{LrSchedule::Kind::kInverseSqrt, 1.0, 0.0, 0.0, 0, 0};
+  CHECK(without_warmup.at(0) == 1.0);
+  CHECK(without_warmup.at(1) == 1.0);
+  CHECK(without_warmup.at(4) == 0.5);
 }
 
 TEST_CASE("optim: a decay that ends with the warmup goes straight to the minimum") {
