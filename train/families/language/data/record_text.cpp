@@ -37,6 +37,17 @@ std::string shown_json(const Json& value) {
   return printable(value.dump(-1, ' ', true, Json::error_handler_t::replace).substr(0, 60));
 }
 
+/// The value at a key of an object, or at "a.b" the one at the key "b" of the object at "a"; null if there is
+/// none.
+const Json* value_at(const Json& object, const std::string& key) {
+  if (!object.is_object()) return nullptr;
+  if (const auto whole = object.find(key); whole != object.end()) return &*whole;
+  const std::size_t dot = key.find('.');
+  if (dot == std::string::npos) return nullptr;
+  const auto outer = object.find(key.substr(0, dot));
+  return outer == object.end() ? nullptr : value_at(*outer, key.substr(dot + 1));
+}
+
 /// A place in a template: text up to a brace, or to its end.
 std::size_t next_brace(std::string_view text, std::size_t from) {
   return std::min(text.find_first_of("{}", from), text.size());
@@ -68,11 +79,11 @@ class RecordReader::Record {
 
   const Json& json() const { return json_; }
   const std::string& where() const { return where_; }
-  bool has(const std::string& key) const { return json_.contains(key); }
+  bool has(const std::string& key) const { return value_at(json_, key) != nullptr; }
   const std::string& text(const std::string& key) const {
-    const auto found = json_.find(key);
-    if (found == json_.end() || !found->is_string())
-      fail("", "a text at the key " + quoted(key), found == json_.end() ? "no such key" : shown_json(*found));
+    const Json* const found = value_at(json_, key);
+    if (found == nullptr || !found->is_string())
+      fail("", "a text at the key " + quoted(key), found == nullptr ? "no such key" : shown_json(*found));
     return found->get_ref<const std::string&>();
   }
   /// "the keys 'a', 'b'".

@@ -13,7 +13,7 @@
 namespace moh {
 
 /// How the records of JSON Lines are text. A template is text in which {key} stands for the record's text at
-/// that key; {{ and }} are braces.
+/// that key; {{ and }} are braces. The key "a.b", unless the record has it, is "b" of the object at "a".
 struct RecordOptions {
   std::string text_key = "text";        ///< of texts, all of whose tokens are targets; "": there are none
   std::string prompt = "{prompt}";      ///< template of what is no target

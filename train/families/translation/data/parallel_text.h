@@ -2,7 +2,6 @@
 
 #include <cstdint>
 #include <filesystem>
-#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -72,8 +71,7 @@ class ParallelReader {
   /// that have different numbers of lines.
   bool next(TextPair& pair);
 
-  /// Pairs that next() has returned so far, and those that it has left out.
-  std::int64_t kept() const;
+  /// Pairs that next() has left out so far.
   const DroppedPairs& dropped() const;
   /// Files of folders that were not read, such as damaged catalogs, by reason.
   const SkippedFiles& skipped() const;
@@ -82,10 +80,5 @@ class ParallelReader {
   class Impl;
   std::unique_ptr<Impl> impl_;
 };
-
-/// Passes every pair that is kept to `sink`, in order, and logs what was left out and skipped. Returns the
-/// number of pairs. Throws as the ParallelReader does.
-std::int64_t read_parallel(const std::vector<ParallelSource>& sources, const ParallelOptions& options,
-                           const std::function<void(const TextPair&)>& sink);
 
 }  // namespace moh
