@@ -16,7 +16,7 @@ struct TrainConfig;
 
 /// The size of a step's data.
 struct StepSize {
-  /// In the task's unit. The micro-batches of a step have equal shapes, and these are the same in all steps
+  /// In the task's unit. With cuda_graph the micro-batches of a step have equal shapes, the same in all steps
   /// of as many items, which so enqueue the same work on a device.
   std::int64_t items = 0;
   std::int64_t targets = 0;  ///< divisor of the summed loss; may be another number in each step

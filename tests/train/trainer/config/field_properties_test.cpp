@@ -12,6 +12,7 @@
 #include "train/families/families.h"
 #include "train/families/images/image_run.h"
 #include "train/families/language/language_run.h"
+#include "train/families/translation/translation_run.h"
 #include "train/trainer/config/run_config.h"
 
 namespace moh {
@@ -124,6 +125,9 @@ TEST_CASE("field properties: keys in which a run may differ from the checkpoint 
   check_keys(ImageRun(), FieldProperty::kDiffersFreely,
              joined(every, {"model.image_size", "model.drop_path"}));
   check_keys(DiffusionRun(), FieldProperty::kDiffersFreely, every);
+  check_keys(TranslationRun(), FieldProperty::kDiffersFreely,
+             joined(every, {"model.vocab_size", "model.source_vocab_size", "model.max_positions",
+                            "model.dropout", "model.attention_dropout", "model.activation_dropout"}));
 }
 
 TEST_CASE("field properties: keys of the model that concern only its training") {
@@ -133,6 +137,10 @@ TEST_CASE("field properties: keys of the model that concern only its training") 
   check_keys(ImageRun(), FieldProperty::kOfTraining,
              joined(training_of_heads(), {"model.drop_path", "model.recompute"}));
   check_keys(DiffusionRun(), FieldProperty::kOfTraining, joined(training_of_heads(), {"model.recompute"}));
+  check_keys(TranslationRun(), FieldProperty::kOfTraining,
+             joined(training_of_heads(),
+                    {"model.dropout", "model.attention_dropout", "model.activation_dropout",
+                     "model.recompute", "model.moh.straight_through", "model.moh.router_precision"}));
 }
 
 TEST_CASE("field properties: keys that weights do not tell") {
@@ -146,6 +154,10 @@ TEST_CASE("field properties: keys that weights do not tell") {
   check_keys(
       DiffusionRun(), FieldProperty::kUnseenInWeights,
       {"model.image_size", "model.heads", "model.head_dim", "model.moh.top_k", "model.moh.gate_scaling"});
+  check_keys(TranslationRun(), FieldProperty::kUnseenInWeights,
+             {"model.heads", "model.norm", "model.positions", "model.sinusoids", "model.position_offset",
+              "model.activation", "model.scale_embedding", "model.norm_eps", "model.moh.router",
+              "model.moh.top_k", "model.moh.gate_scaling", "data.tokenizer", "data.decoder_start"});
 }
 
 TEST_CASE("field properties: keys that may be omitted for weights without a configuration") {
@@ -161,6 +173,11 @@ TEST_CASE("field properties: keys that may be omitted for weights without a conf
   check_keys(images(ImageArchitecture::kVit), FieldProperty::kOptionalWithWeights,
              joined(every, {"model.drop_path", "model.attention_gate", "model.transnext."}));
   check_keys(DiffusionRun(), FieldProperty::kOptionalWithWeights, joined(every, {"model.attention_gate"}));
+  check_keys(TranslationRun(), FieldProperty::kOptionalWithWeights,
+             joined(every, {"model.source_vocab_size", "model.kv_heads", "model.head_dim",
+                            "model.max_positions", "model.shared_embeddings", "model.embedding_norm",
+                            "model.attention_bias", "model.output_bias", "model.dropout",
+                            "model.attention_dropout", "model.activation_dropout", "model.attention_gate"}));
 }
 
 TEST_CASE("field properties: keys that a resumed run may change") {
@@ -183,6 +200,7 @@ TEST_CASE("field properties: keys that a resumed run may change") {
              of_steps);
   check_keys(ImageRun(), FieldProperty::kHarmlessOnResume, every, of_steps);
   check_keys(DiffusionRun(), FieldProperty::kHarmlessOnResume, joined(every, {"sample."}), of_steps);
+  check_keys(TranslationRun(), FieldProperty::kHarmlessOnResume, every, of_steps);
   for (const FamilyConfig* family : families().configs())
     check_keys(*family, FieldProperty::kEndsDecay, ends_decay);
 }

@@ -1,0 +1,179 @@
+#include "train/families/translation/translation_data.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/error.h"
+#include "train/base/io/checksum.h"
+#include "train/base/log/logging.h"
+#include "train/families/language/language_run.h"
+#include "train/families/language/tokenizer_rows.h"
+#include "train/families/translation/data/parallel_text.h"
+#include "train/families/translation/data/tokenize_pairs.h"
+#include "train/trainer/config/run_config.h"
+
+namespace moh {
+
+namespace {
+
+using Paths = std::vector<std::filesystem::path>;
+using Contents = std::vector<std::pair<std::string, std::string>>;
+
+/// Files of one key, and their partners, with the treatment of the pairs.
+struct PairFiles {
+  const char* key;
+  const Paths &sources, &targets;
+  ParallelOptions options;
+  PairFilter filter;
+};
+
+PairFiles training_files(const ParallelDataConfig& c) {
+  return {"data.train",
+          c.train,
+          c.train_targets,
+          {.source_key = c.source_key,
+           .target_key = c.target_key,
+           .keep_equal = c.keep_equal,
+           .keep_duplicates = c.keep_duplicates},
+          {.max_length = c.max_length, .max_ratio = c.max_ratio}};
+}
+
+/// Held-out files are evaluated as they are, but for sentences that the model has no positions for.
+PairFiles held_out_files(const ParallelDataConfig& c) {
+  return {
+      "data.validation",
+      c.validation,
+      c.validation_targets,
+      {.source_key = c.source_key, .target_key = c.target_key, .keep_equal = true, .keep_duplicates = true},
+      {.max_length = c.max_length}};
+}
+
+std::vector<ParallelSource> sources_of(const PairFiles& files) {
+  std::vector<ParallelSource> sources;
+  for (std::size_t i = 0; i < files.sources.size(); ++i)
+    sources.push_back({files.sources[i], files.targets.empty() ? Paths::value_type() : files.targets[i]});
+  return sources;
+}
+
+/// Reads the pairs of a key, and logs what was left out.
+void read_pairs(const PairFiles& files, const Tokenizer& tokenizer,
+                FunctionRef<void(const TokenisedPair&)> sink) {
+  ParallelReader reader(sources_of(files), files.options);
+  DroppedPairs dropped;
+  tokenize_pairs(reader, tokenizer, files.filter, dropped, sink);
+  if (reader.skipped().count() > 0)
+    log_warning(std::string(files.key) + ": skipped " + reader.skipped().describe());
+  std::string reasons = reader.dropped().describe();
+  if (dropped.count() > 0) reasons += (reasons.empty() ? "" : ", ") + dropped.describe();
+  if (!reasons.empty()) log_info(std::string(files.key) + ": left out pairs: " + reasons);
+}
+
+/// The pairs, of which there is at least one, with a note in `contents`.
+std::shared_ptr<const TokenPairs> finished(PairMemory& memory, const char* key, const char* what,
+                                           Contents& contents) {
+  auto pairs = std::make_shared<const TokenPairs>(memory.finish());
+  if (pairs->size() == 0)
+    throw DataError(error_message(key, what, "at least 1", "none after those that were left out"));
+  contents.emplace_back(key, pairs->describe_contents());
+  log_info(std::string(key) + ": " + pairs->describe_contents());
+  return pairs;
+}
+
+/// Whether a pair is held out: a function of its source sentence alone, so that a sentence with several
+/// translations is in one part, and the parts are the same in every run.
+bool is_held_out(const TextPair& pair, double fraction) {
+  constexpr int kDigits = 13;  // of 4 bits, as many as a double has
+  const std::string digits = checksum_hex(pair.source).substr(0, kDigits);
+  return static_cast<double>(std::stoull(digits, nullptr, 16)) < fraction * 0x1p52;
+}
+
+/// Training pairs, and those that data.validation_fraction holds out.
+void open_split(const ParallelDataConfig& config, DataUse use, TranslationData& data) {
+  PairMemory train(data.tokenizer->vocab_size()), validation(data.tokenizer->vocab_size());
+  const double fraction = config.validation.empty() ? config.validation_fraction : 0;
+  read_pairs(training_files(config), *data.tokenizer, [&](const TokenisedPair& pair) {
+    const bool held_out = fraction > 0 && is_held_out(pair.text, fraction);
+    if (held_out)
+      validation.append(pair.source, pair.target);
+    else if (use == DataUse::kTraining)
+      train.append(pair.source, pair.target);
+  });
+  if (use == DataUse::kTraining)
+    data.train = finished(train, "data.train", "sentence pairs to train on", data.contents);
+  if (fraction > 0)
+    data.validation =
+        finished(validation, "data.validation_fraction", "held-out sentence pairs", data.contents);
+}
+
+void open_validation(const ParallelDataConfig& config, TranslationData& data) {
+  PairMemory pairs(data.tokenizer->vocab_size());
+  read_pairs(held_out_files(config), *data.tokenizer,
+             [&](const TokenisedPair& pair) { pairs.append(pair.source, pair.target); });
+  data.validation = finished(pairs, "data.validation", "sentence pairs", data.contents);
+}
+
+/// Refuses a training from random weights of fewer rows than the tokenizer has tokens.
+void require_all_rows(const RunConfig& run, const Tokenizer& tokenizer) {
+  const std::int64_t tokens = whole_vocabulary(tokenizer), rows = translation_run(run).model.vocab_size;
+  if (!run.init.from.empty() || tokens <= rows) return;
+  throw ConfigError(error_message("model.vocab_size", "",
+                                  "at least the " + std::to_string(tokens) + " tokens of data.tokenizer " +
+                                      translation_run(run).data.tokenizer.string(),
+                                  std::to_string(rows)));
+}
+
+/// `count` pairs of `tokens` tokens with their ends, drawn uniformly from the vocabulary.
+std::shared_ptr<const TokenPairs> random_pairs(std::int64_t count, std::int64_t tokens,
+                                               std::int64_t vocab_size, std::uint64_t seed) {
+  const std::int64_t length = tokens - 1;
+  const TokenSourcePtr ids = random_tokens(2 * count * length, vocab_size, seed);
+  PairMemory pairs(vocab_size);
+  std::vector<TokenId> source(static_cast<std::size_t>(length)), target(source);
+  for (std::int64_t i = 0; i < count; ++i) {
+    ids->copy(2 * i * length, source);
+    ids->copy((2 * i + 1) * length, target);
+    pairs.append(source, target);
+  }
+  return std::make_shared<const TokenPairs>(pairs.finish());
+}
+
+/// Pairs of equal lengths near kSyntheticTokens, of which some fill a token batch.
+std::shared_ptr<const TranslationData> made_up_data(const RunConfig& run) {
+  constexpr std::int64_t kBatches = 4;
+  const TranslationRun& translation = translation_run(run);
+  const std::int64_t batch_tokens = translation.data.batch_tokens;
+  const std::int64_t longest = std::min(kSyntheticTokens, translation.data.max_length);
+  const std::int64_t pairs = (batch_tokens + longest - 1) / longest, tokens = batch_tokens / pairs;
+  auto data = std::make_shared<TranslationData>();
+  data->synthetic = true;
+  data->tokenizer = std::make_shared<ByteTokenizer>();  // for its name alone: the ids stand for no text
+  data->train = random_pairs(kBatches * pairs, tokens, translation.model.vocab_size, run.random_seed());
+  data->validation = random_pairs(pairs, tokens, translation.model.vocab_size, run.random_seed());
+  return data;
+}
+
+}  // namespace
+
+std::shared_ptr<const TranslationData> open_translation_data(const RunConfig& run, DataUse use) {
+  if (use == DataUse::kSynthetic) return made_up_data(run);
+  const TranslationRun& translation = translation_run(run);
+  const ParallelDataConfig& config = translation.data;
+  auto data = std::make_shared<TranslationData>();
+  data->tokenizer = tokenizer_of(translation);
+  data->marks = sentence_marks(translation, *data->tokenizer);
+  if (use == DataUse::kTraining) require_all_rows(run, *data->tokenizer);
+  // So that a resumed run may find the same tokenizer elsewhere.
+  if (!data->tokenizer->files().empty())
+    data->contents.emplace_back("data.tokenizer", describe(*data->tokenizer));
+  const bool splits = config.validation.empty() && config.validation_fraction > 0 && !config.train.empty();
+  if (use == DataUse::kTraining || splits) open_split(config, use, *data);
+  if (!config.validation.empty()) open_validation(config, *data);
+  if (use == DataUse::kEvaluation && data->validation == nullptr)
+    throw DataError("data: this run held nothing out; name sentence pairs with data=PATH");
+  return data;
+}
+
+}  // namespace moh

@@ -1,0 +1,55 @@
+#include "train/families/translation/translation_family.h"
+
+#include <string>
+#include <utility>
+
+#include "core/error.h"
+#include "train/families/translation/translation_data.h"
+#include "train/families/translation/translation_task.h"
+
+namespace moh {
+
+namespace {
+
+class TranslationFamily final : public Family {
+ public:
+  const FamilyConfig& defaults() const override { return defaults_; }
+  const WeightNames& weight_names() const override { return names_; }
+
+  std::shared_ptr<const TaskData> open_data(const RunConfig& run, DataUse use) const override {
+    return open_translation_data(run, use);
+  }
+  std::unique_ptr<Model> make_model(const FamilyConfig& config, Placement placement) const override {
+    return std::make_unique<TranslationModel>(translation_run(config).model, placement);
+  }
+  std::unique_ptr<Task> make_task(const RunConfig& run, std::shared_ptr<const TaskData> data,
+                                  std::unique_ptr<Model> model) const override {
+    return std::make_unique<TranslationTask>(
+        run, std::static_pointer_cast<const TranslationData>(std::move(data)),
+        std::unique_ptr<TranslationModel>(static_cast<TranslationModel*>(model.release())));
+  }
+
+ private:
+  TranslationRun defaults_;
+  WeightNames names_;
+};
+
+}  // namespace
+
+const Family& translation_family() {
+  static const TranslationFamily family;
+  return family;
+}
+
+TrainedTranslation as_translation(const LoadedModel& loaded, std::string_view command) {
+  const auto* model = dynamic_cast<const TranslationModel*>(loaded.model.get());
+  if (model == nullptr)
+    throw ConfigError(error_message(command, "", "a model that translates",
+                                    "task: " + std::string(loaded.config.family->task())));
+  const TranslationRun& run = translation_run(loaded.config);
+  std::unique_ptr<const Tokenizer> tokenizer = tokenizer_of(run);
+  const SentenceMarks marks = sentence_marks(run, *tokenizer);
+  return {*model, std::move(tokenizer), marks};
+}
+
+}  // namespace moh
