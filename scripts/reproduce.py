@@ -31,9 +31,9 @@ import sys
 import time
 
 import seeded_runs
-from reproduction import diffusion_tables, equal_compute, full_size, image_tables, language_tables, report, results
+from reproduction import diffusion_tables, equal_compute, full_size, image_tables, language_tables, report, results, translation_tables
 
-TABLES = {**image_tables.TABLES, **diffusion_tables.TABLES, **language_tables.TABLES}
+TABLES = {**image_tables.TABLES, **diffusion_tables.TABLES, **language_tables.TABLES, **translation_tables.TABLES}
 
 
 def parse_arguments(given):
@@ -42,7 +42,7 @@ def parse_arguments(given):
     parser.add_argument("--budget", type=float, metavar="SECONDS", help="train small forms for about so long")
     parser.add_argument("--full", action="store_true", help="train at the paper's size; the data come after --")
     parser.add_argument("--data", action="append", default=[], metavar="PATH",
-                        help="of small forms: a text, or a folder of pictures with train/ and test/; may be repeated (drawn pictures)")
+                        help="of small forms: a text, a folder of pictures with train/ and test/, or sentence pairs; may be repeated (drawn pictures)")
     parser.add_argument("--rows", nargs="+", metavar="ROW", help="rows by name, with those that they are compared with (all)")
     parser.add_argument("--seeds", type=seeded_runs.seeds, default=[1], help="1,2,3")
     parser.add_argument("--classifier", metavar="RUN", help="of diffusion: draw pictures, and judge them by the features of this run")

@@ -131,8 +131,7 @@ TABLES = {
     "review_moa": ablations("MoH beside MoA", "review", (
         Row("MoH", 75, {"top1": 78.6}, ABLATIONS, SMALL["full"], FULL),
         Row("MoA", 75, {"top1": 75.4}, ABLATIONS, SMALL["moa"], (*ALL_ROUTED, *MOA)),
-    ), missing=("translation, WMT14 En-De (BLEU 29.0 for MoH, 28.3 for MoA): moh has no models with encoder and decoder, and the "
-                "settings are not published",)),
+    )),
     "review_sparse": ablations("MoH beside sparse attention and an attention of experts", "review", (
         Row("MoH", 75, {"top1": 78.6}, ABLATIONS, SMALL["full"], FULL),
         Row("sparse attention", None, {"top1": 78.4}, ABLATIONS, SMALL["sparse"], SPARSE, note="kind and density are not published"),

@@ -13,7 +13,7 @@ import seeded_runs
 from . import moh, samples
 
 LEAST_STEPS = 10
-HELD_OUT = {"images": 512, "text": 32768}  # drawn pictures, tokens
+HELD_OUT = {"images": 512, "text": 32768, "pairs": 32768}  # drawn pictures, tokens
 EPOCHS_OFF = ("train.epochs=0", "eval.every_epochs=0", "checkpoint.every_epochs=0")  # lengths are steps
 RESERVE = 0.75  # of the budget for steps: evaluations, checkpoints and a busy machine have the rest
 
@@ -41,9 +41,14 @@ def data_settings(arguments, kind, config):
             return (f"data.train={path}/train", f"data.validation={path}/test", *no_samples)
         if kind == "text" and not is_pictures:
             return (f"data.train={path}", f"eval.max_tokens={HELD_OUT['text']}", "sample.tokens=0")
+        if kind == "pairs" and not is_pictures:
+            return (f"data.train={path}", f"eval.max_tokens={HELD_OUT['pairs']}")
     if kind == "text":
         raise seeded_runs.Refused("this table needs a text: --data FILE, such as Tiny Shakespeare "
                                   "(docs/benchmarks/quality.md); its last tenth is held out")
+    if kind == "pairs":
+        raise seeded_runs.Refused("this table needs sentence pairs: --data PATH, such as the message catalogs of "
+                                  "/usr/share/locale/de/LC_MESSAGES, and -- data.tokenizer=PATH (docs/translation.md)")
     return ("data.train=[]", "data.validation=[]", "data.drawn=8192", f"data.drawn_validation={HELD_OUT['images']}", "model.classes=8",
             *no_samples)
 
@@ -70,7 +75,7 @@ def length_settings(steps, kind, config):
     """A training of so many steps that is evaluated once, at its end, with a tenth of them as warmup."""
     common = (f"train.steps={steps}", f"eval.every={steps}", f"checkpoint.every={max(1, steps // 4)}",
               f"log.every={max(1, steps // 20)}", f"schedule.warmup_steps={max(1, steps // 10)}")
-    if kind == "text":
+    if kind != "images":
         return common
     if "/dit/" not in str(config):
         return (*common, *EPOCHS_OFF, "schedule.warmup_epochs=0")

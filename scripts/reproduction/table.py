@@ -1,4 +1,5 @@
-"""What a table of the paper is made of. The tables themselves are in image_tables.py, diffusion_tables.py and language_tables.py.
+"""What a table of the paper is made of. The tables themselves are in image_tables.py, diffusion_tables.py, language_tables.py and
+translation_tables.py.
 
 Numbers are those of arXiv 2410.11842 (version 3) and of its authors' answers in the public review, "review" below. Rows that the paper
 takes from others' publications, of models that moh does not have, are left out.
@@ -53,7 +54,7 @@ class Table:
     score: str
     setting: str  # the paper's, in words
     rows: tuple
-    data: str = ""  # of the small trainings: images or text
+    data: str = ""  # of the small trainings: images, text or pairs
     needs: str = ""  # the data of the full-size trainings, and how they are given
     evaluation: tuple = ()  # commands after a full-size training; RUN stands for its folder
     items: int = 0  # inputs of a training whose length is in epochs

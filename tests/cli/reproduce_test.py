@@ -220,6 +220,7 @@ class Budget(Reproduction):
 
     def test_data_that_are_missing_are_named(self):
         self.assertIn("this table needs a text: --data FILE", self.reproduce("llm_from_scratch", "--budget", 60, code=1))
+        self.assertIn("this table needs sentence pairs: --data PATH", self.reproduce("review_translation", "--budget", 60, code=1))
         self.assertIn("--data nowhere: no such file or folder", self.reproduce("review_moa", "--budget", 60, "--data", "nowhere", code=1))
         self.assertIn("this table needs the released MoH-LLaMA3-8B", self.reproduce("token_heads", "--budget", 60, code=1))
         self.assertIn("--rows: expected of ['MoH', 'MoA'], found ['MaH']", self.reproduce("review_moa", "--budget", 60, "--rows", "MaH", code=1))
@@ -231,6 +232,17 @@ class Budget(Reproduction):
         for words in self.calls("train"):
             self.assertIn(f"data.train={self.folder}/pictures/train", words)
             self.assertIn(f"data.validation={self.folder}/pictures/test", words)
+
+    def test_sentence_pairs(self):
+        self.write("pairs.tsv", b"one\teins\n")
+        self.reproduce("review_translation", "--budget", 600, "--data", self.folder / "pairs.tsv", "--seeds", "1,2")
+        trained = self.calls("train")
+        self.assertEqual(sorted(words[1].rpartition("/")[2] for words in trained), 2 * ["small_moa.yaml"] + 2 * ["small_moh_75.yaml"])
+        for words in trained:
+            self.assertIn(f"data.train={self.folder}/pairs.tsv", words)
+            self.assertIn("eval.max_tokens=32768", words)
+            self.assertFalse([word for word in words if "epochs" in word], words)
+        self.assertEqual(self.result("review_translation")["MoH"]["paper"], {"bleu": 29.0})
 
 
 class Results(Reproduction):
