@@ -6,6 +6,7 @@
 #include "core/error.h"
 #include "train/families/translation/translation_data.h"
 #include "train/families/translation/translation_task.h"
+#include "train/families/translation/translation_weight_names.h"
 
 namespace moh {
 
@@ -31,7 +32,7 @@ class TranslationFamily final : public Family {
 
  private:
   TranslationRun defaults_;
-  WeightNames names_;
+  TranslationWeightNames names_;
 };
 
 }  // namespace
