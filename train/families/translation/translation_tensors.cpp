@@ -56,17 +56,20 @@ void read_tables(const Tensors& in, TranslationConfig& c) {
                                                                  : SharedEmbeddings::kDecoder;
 }
 
-/// Learned positions, or sinusoids.
+/// Learned positions, or sinusoids, whose table is seldom stored. What fairseq wrote has its defaults.
 void read_positions(const Tensors& in, TranslationConfig& c, std::vector<std::string>& untold) {
+  const bool of_fairseq = in.weights.find("encoder.version") != nullptr;
+  if (of_fairseq) c.position_offset = 2;
   const WeightInfo* table = in.find("encoder.embed_positions.weight");
-  if (in.weights.find("encoder.version") != nullptr) {
-    c.position_offset = 2;
-  } else {
-    untold.emplace_back("model.position_offset");
+  const std::optional<SinusoidKind> kind = table != nullptr ? sinusoids_in(in.weights, *table) : std::nullopt;
+  if (kind) c.sinusoids = *kind;
+  if (table != nullptr && !kind) {
+    c.positions = PositionKind::kLearned;
+    c.max_positions = std::max<std::int64_t>(rows_of(table) - c.position_offset, 0);
   }
-  if (table == nullptr || is_sinusoid_table(in.weights, *table)) return;
-  c.positions = PositionKind::kLearned;
-  c.max_positions = std::max<std::int64_t>(rows_of(table) - c.position_offset, 0);
+  if (of_fairseq) return;
+  untold.insert(untold.end(), {"model.position_offset", "model.scale_embedding"});
+  if (table == nullptr) untold.emplace_back("model.sinusoids");
 }
 
 /// Widths of projections tell that of heads where queries are as wide as the model.
@@ -107,11 +110,11 @@ TranslationInTensors translation_in(const WeightFile& weights) {
   return found;
 }
 
-bool is_sinusoid_table(const WeightFile& weights, const WeightInfo& tensor) {
+std::optional<SinusoidKind> sinusoids_in(const WeightFile& weights, const WeightInfo& tensor) {
   constexpr double kTolerance = 4e-3;  // of bfloat16
   if (tensor.shape.rank() != 2 || tensor.shape[0] < 1 || tensor.shape[1] < 4 || tensor.shape[1] % 2 != 0 ||
       !can_convert(tensor.stored_dtype, "F32"))
-    return false;
+    return std::nullopt;
   const std::int64_t width = tensor.shape[1];
   std::vector<float> found;
   stream_tensor(weights, tensor, "F32", [&](std::span<const std::byte> block) {
@@ -131,7 +134,8 @@ bool is_sinusoid_table(const WeightFile& weights, const WeightInfo& tensor) {
     }
     return true;
   };
-  return is_of(SinusoidKind::kFairseq) || is_of(SinusoidKind::kMarian);
+  if (is_of(SinusoidKind::kFairseq)) return SinusoidKind::kFairseq;
+  return is_of(SinusoidKind::kMarian) ? std::optional(SinusoidKind::kMarian) : std::nullopt;
 }
 
 }  // namespace moh

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -21,8 +22,8 @@ struct TranslationInTensors {
 /// Of weights with these names, after "model." or without it. hidden is 0 for others.
 TranslationInTensors translation_in(const WeightFile& weights);
 
-/// Whether a tensor [positions, D] is a table of sinusoids of either kind, from position 0 on; rows may be
-/// zeros, as that of padding is in fairseq.
-bool is_sinusoid_table(const WeightFile& weights, const WeightInfo& tensor);
+/// The kind of a tensor [positions, D] that is a table of sinusoids, from position 0 on; rows may be zeros,
+/// as that of padding is in fairseq. Nothing for other tensors.
+std::optional<SinusoidKind> sinusoids_in(const WeightFile& weights, const WeightInfo& tensor);
 
 }  // namespace moh

@@ -140,7 +140,7 @@ bool TranslationWeightNames::is_redundant(const WeightFile& weights, const Weigh
   std::string_view name = tensor.name;
   if (name.starts_with(kModelPrefix)) name.remove_prefix(kModelPrefix.size());
   if (name.ends_with("coder.version") || name.ends_with(".embed_positions._float_tensor")) return true;
-  if (name.ends_with("coder.embed_positions.weight")) return is_sinusoid_table(weights, tensor);
+  if (name.ends_with("coder.embed_positions.weight")) return sinusoids_in(weights, tensor).has_value();
   const WeightInfo* original = original_of(weights, name);
   return original != nullptr && original != &tensor && same_elements(weights, tensor, *original);
 }

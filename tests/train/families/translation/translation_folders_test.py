@@ -163,10 +163,10 @@ class TranslationFolders(unittest.TestCase):
                       run(MOH, "convert", "--from", "routed", "--to", "routed_hf", "--format", "hf", code=2))
         run(MOH, "convert", "--from", "routed", "--to", "routed.safetensors")
         message = run(LOGITS, "routed.safetensors", "pairs.json", code=1)
-        keys = "model.position_offset, model.heads, model.activation, model.moh.router, model.moh.num_shared, model.moh.top_k"
-        self.assertIn(f"give {keys}", message)
-        found = logits_in_moh("routed.safetensors", "model.position_offset=0", "model.heads=4", "model.activation=relu", "model.sinusoids=marian",
-                              "model.moh.router=learned", "model.moh.num_shared=1", "model.moh.top_k=2")
+        given = {"position_offset": 0, "scale_embedding": "true", "sinusoids": "marian", "heads": 4, "activation": "relu",
+                 "moh.router": "learned", "moh.num_shared": 1, "moh.top_k": 2}
+        self.assertIn("give " + ", ".join(f"model.{key}" for key in given), message)
+        found = logits_in_moh("routed.safetensors", *(f"model.{key}={value}" for key, value in given.items()))
         self.check(found, logits_in_moh("routed"))
 
     def test_models_that_marian_cannot_compute_are_not_exported(self):
