@@ -45,7 +45,7 @@ void encode(std::span<EncodedPair> pairs, const Tokenizer& tokenizer, std::int64
 }
 
 bool keeps(const PairFilter& filter, const EncodedPair& pair, DroppedPairs& dropped) {
-  const auto [shorter, longer] = std::minmax(std::ssize(pair.source), std::ssize(pair.target));
+  const auto [shorter, longer] = std::minmax({std::ssize(pair.source), std::ssize(pair.target)});
   if (longer + 1 > filter.max_length) {
     dropped.add("longer than " + std::to_string(filter.max_length) + " tokens");
     return false;
