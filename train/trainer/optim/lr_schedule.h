@@ -29,6 +29,8 @@ struct LrSchedule {
   std::int64_t decay_steps = 0;  ///< in a run's configuration 0 stands for train.steps
 
   double at(std::int64_t t) const;
+  /// Whether it depends on decay_steps.
+  bool ends() const { return kind == Kind::kCosine || kind == Kind::kCosineFromStart; }
 
   bool operator==(const LrSchedule&) const = default;
 };

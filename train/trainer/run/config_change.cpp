@@ -21,7 +21,7 @@ bool same_rates(const RunConfig& before, const RunConfig& now) {
     return rates_of(run, length_of(run, kSomeSteps)).schedule;
   };
   const LrSchedule a = schedule(before), b = schedule(now);
-  return a.decay_steps == b.decay_steps || (a.kind == LrSchedule::Kind::kConstant && b.kind == a.kind);
+  return a.decay_steps == b.decay_steps || (a.kind == b.kind && !a.ends());
 }
 
 /// Whether the steps depend on the share of the training that is done, beside the learning rate.

@@ -31,8 +31,10 @@ TEST_CASE("trainer: a run may go on for longer when that leaves the learning rat
   now.schedule.decay_steps = before.train.steps;
   CHECK_NOTHROW(review_config_changes(before, now, false));
   now.schedule.decay_steps = 0;
-  before.schedule.kind = now.schedule.kind = LrSchedule::Kind::kConstant;
-  CHECK_NOTHROW(review_config_changes(before, now, false));
+  for (const LrSchedule::Kind kind : {LrSchedule::Kind::kConstant, LrSchedule::Kind::kInverseSqrt}) {
+    before.schedule.kind = now.schedule.kind = kind;
+    CHECK_NOTHROW(review_config_changes(before, now, false));
+  }
 }
 
 TEST_CASE("trainer: paths of data may change where the contents are known, these may not") {
