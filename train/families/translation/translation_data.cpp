@@ -82,6 +82,12 @@ std::shared_ptr<const TokenPairs> finished(PairMemory& memory, const char* key, 
   return pairs;
 }
 
+/// The contents of the pairs are those of their targets, too, whose files may lie elsewhere when a run
+/// resumes.
+void note_targets(const char* key, Contents& contents) {
+  contents.emplace_back(key, contents.back().second);
+}
+
 /// Whether a pair is held out: a function of its source sentence alone, so that a sentence with several
 /// translations is in one part, and the parts are the same in every run.
 bool is_held_out(const TextPair& pair, double fraction) {
@@ -101,8 +107,10 @@ void open_split(const ParallelDataConfig& config, DataUse use, TranslationData& 
     else if (use == DataUse::kTraining)
       train.append(pair.source, pair.target);
   });
-  if (use == DataUse::kTraining)
+  if (use == DataUse::kTraining) {
     data.train = finished(train, "data.train", "sentence pairs to train on", data.contents);
+    if (!config.train_targets.empty()) note_targets("data.train_targets", data.contents);
+  }
   if (fraction > 0)
     data.validation =
         finished(validation, "data.validation_fraction", "held-out sentence pairs", data.contents);
@@ -113,6 +121,7 @@ void open_validation(const ParallelDataConfig& config, TranslationData& data) {
   read_pairs(held_out_files(config), *data.tokenizer,
              [&](const TokenisedPair& pair) { pairs.append(pair.source, pair.target); });
   data.validation = finished(pairs, "data.validation", "sentence pairs", data.contents);
+  if (!config.validation_targets.empty()) note_targets("data.validation_targets", data.contents);
 }
 
 /// Refuses a training from random weights of fewer rows than the tokenizer has tokens.
