@@ -196,6 +196,30 @@ class FromARun(ConvertTest):
             path.write_bytes(whole)
         self.convert("run", "x.safetensors")
 
+    def test_the_mean_of_checkpoints(self):
+        self.train({"output.dir": "long", "checkpoint.every": 2, "checkpoint.keep_last": 3})  # steps 4, 6, 8
+        folders = self.checkpoints("long")
+        self.convert("long", "mean.safetensors", "--average", 3)
+        self.convert("long", "mean", "--format", "moh", "--average", 3)
+        self.assertEqual(self.info("mean.safetensors")["hash"], self.info("mean")["hash"])
+        self.convert(folders[1], "earlier.safetensors", "--average", 2)
+        singles = [elements(folder / "model.safetensors") for folder in folders]
+        for name, of in (("mean.safetensors", singles), ("earlier.safetensors", singles[:2])):
+            for tensor, (shape, numbers) in elements(self.folder / name).items():
+                self.assertEqual(shape, of[0][tensor][0])
+                for got, *parts in zip(numbers, *(one[tensor][1] for one in of), strict=True):
+                    self.assertAlmostEqual(got, sum(parts) / len(parts), delta=1e-6 * max(map(abs, parts)))
+        self.assertGreater(float(loss(self.moh("eval", "--checkpoint", "mean"))), 0)
+
+        def refused(*arguments, code=support.INPUT_ERROR):
+            return self.convert(arguments[0], "x.safetensors", "--average", *arguments[1:], code=code)
+
+        self.assert_says(refused("long", 4), "expected 4 checkpoints up to step_00000008, found 3", "checkpoint.keep_last")
+        self.assert_says(refused("mean.safetensors", 2, code=support.CONFIG_ERROR), "--average: expected a run, or a checkpoint")
+        self.train({"output.dir": "wide", "model.intermediate": 24, "train.steps": 5, "checkpoint.every": 5})
+        shutil.copytree(self.newest("wide"), folders[0].parent / "step_00000005")
+        self.assert_says(refused("long", 3), "step_00000005", "model.intermediate: expected 48, as in ", "found 24")
+
     def test_names_of_another_model(self):
         self.convert("run", "one.safetensors")
         self.config({"model.layers": 3, "model.intermediate": 64, "model.moh.router": "query_norm"}, "other.yaml")

@@ -117,6 +117,12 @@ void add_convert(const Commands& commands) {
           "checkpoint; default: safetensors if --to ends in .safetensors")
       ->check(CLI::IsMember({"hf", "safetensors", "moh"}));
   command.add_option("--part", options.part, "The model to read from a PyTorch file: model, ema, ...");
+  command
+      .add_option(
+          "--average", options.average,
+          "Convert the mean of the weights of so many checkpoints of a run: the newest, or those up to "
+          "the one of --from")
+      ->check(CLI::Range(1, 1000));
   command.add_option("--dtype", args.dtype, "Element type of the result")
       ->check(CLI::IsMember({"keep", "float32", "bfloat16", "float16"}));
   command.add_option("--shard-size", args.shard_size, "Split into files of at most this size: 5GB, 500MiB");
@@ -135,6 +141,7 @@ Examples:
   moh convert --from runs/llm/quickstart --to model.safetensors
   moh convert --from llama3-8b/ --to llama3-8b-moh --format moh
   moh convert --from runs/llm/quickstart --to exported --format hf --dtype bfloat16 --shard-size 5GB
+  moh convert --from runs/translation/base --average 10 --to averaged --format moh
   moh convert --from dit.pt --part ema --to dit.safetensors)");
 }
 

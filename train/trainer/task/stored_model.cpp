@@ -8,6 +8,8 @@
 #include "train/trainer/task/load_model.h"
 #include "train/trainer/task/model_config.h"
 #include "train/trainer/task/stored_precision.h"
+#include "train/weights/averaged_weights.h"
+#include "train/weights/checkpoint/checkpoint.h"
 #include "train/weights/checkpoint/train_state.h"
 #include "train/weights/foreign_formats.h"
 #include "train/weights/renamed_weights.h"
@@ -42,6 +44,25 @@ void refuse_open_model(const StoredModel& source) {
 bool mention_average(const std::vector<std::string>& overrides) {
   return std::ranges::any_of(
       overrides, [](std::string_view each) { return each.starts_with("ema.") || each.starts_with("ema="); });
+}
+
+/// The last `count` checkpoints of a run up to this one, in the order of their steps.
+std::vector<fs::path> checkpoints_up_to(const ModelLocation& location, std::int64_t count) {
+  if (!location.is_checkpoint)
+    throw ConfigError(error_message("--average", "", "a run, or a checkpoint in its folder `checkpoints`",
+                                    location.weights.string()));
+  const std::string where = location.weights.parent_path().string();
+  std::vector<fs::path> folders;
+  for (const CheckpointInfo& each : list_checkpoints(location.weights.parent_path())) {
+    folders.push_back(each.folder);
+    if (each.folder.filename() == location.weights.filename()) break;
+  }
+  if (std::ssize(folders) < count)
+    throw CheckpointError(error_message(
+        where, "", std::to_string(count) + " checkpoints up to " + location.weights.filename().string(),
+        std::to_string(folders.size()), "checkpoint.keep_last says how many a run keeps"));
+  folders.erase(folders.begin(), folders.end() - count);
+  return folders;
 }
 
 }  // namespace
@@ -89,6 +110,24 @@ const StoredCheckpoint& StoredModel::checkpoint() const {
 const WeightFile& StoredModel::weights() const {
   if (weights_ == nullptr) weights_ = open_weights(location_, part_, total_size_);
   return *weights_;
+}
+
+void StoredModel::require_same_model(const StoredModel& other) const {
+  const auto found = other.config()->other_results(*config());
+  if (found.empty()) return;
+  const config::Difference& first = found.front();
+  throw CheckpointError(error_message(other.path().string(), first.key,
+                                      first.expected + ", as in " + path().string(), first.found));
+}
+
+void StoredModel::take_mean(std::int64_t count) {
+  std::vector<std::unique_ptr<WeightFile>> files;
+  for (const fs::path& folder : checkpoints_up_to(location_, count)) {
+    const StoredModel other(folder, *families_, part_);
+    require_same_model(other);
+    files.push_back(open_weights(other.location_, part_));
+  }
+  weights_ = averaged(std::move(files));
 }
 
 void StoredModel::take_names_of(std::span<const WeightInfo> parameters, const ParameterNames& names) {

@@ -40,6 +40,11 @@ class StoredModel {
   void take_evaluated_part(const std::vector<std::string>& settings,
                            const std::vector<std::string>& overrides);
 
+  /// Takes the mean of the weights of `count` checkpoints of a run (averaged_weights.h), those up to this
+  /// one, in its place. Throws ConfigError for a model that is no checkpoint, CheckpointError if there are
+  /// fewer, one of them is incomplete, or they are of different models.
+  void take_mean(std::int64_t count);
+
   /// Opens the weights under the names of a model's parameters (under_names_of()).
   void take_names_of(std::span<const WeightInfo> parameters, const ParameterNames& names);
 
@@ -80,6 +85,8 @@ class StoredModel {
 
  private:
   const StoredCheckpoint& checkpoint() const;
+  /// Throws if another checkpoint's configuration gives other results with the same weights.
+  void require_same_model(const StoredModel& other) const;
   bool evaluates_average(const std::vector<std::string>& settings) const;
   std::unique_ptr<FamilyConfig> read_config() const;
   std::string run_text(const std::vector<std::string>& settings) const;
