@@ -51,7 +51,7 @@ class Install(unittest.TestCase):
                    'printf "%s\\n" "${COMPREPLY[@]}"', cwd=self.elsewhere).split()
 
     def test_completion_offers_commands_options_and_files(self):
-        self.assertEqual(self.complete("moh", "tr"), ["train"])
+        self.assertEqual(self.complete("moh", "tr"), ["train", "translate"])
         self.assertEqual(self.complete("moh", "bench", "mod"), ["module"])
         self.assertEqual(self.complete("moh", "train", "--res"), ["--resume"])
         self.assertEqual(self.complete("moh", "bench", "step", "--rand"), ["--random-data"])

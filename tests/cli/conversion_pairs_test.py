@@ -120,11 +120,12 @@ BARE = "expected a configuration next to the weights, found none; name a folder 
 MODEL_UNKNOWN = "expected a configuration next to the weights, or in the run, found neither; give model."
 # Of classifiers and diffusion models, sizes are read from the tensors.
 NOT_IN_TENSORS = "expected what its tensors do not tell, found nothing that says it; give model."
-OPENED = ("eval", "generate", "serve", "analyze", "predict", "sample")  # commands that open a model
+OPENED = ("eval", "generate", "translate", "serve", "analyze", "predict", "sample")  # commands that open a model
 BEGUN = ("train", "plan", "bench", "config")  # commands of a run that starts from it
 LANGUAGE_ALONE = {command: "expected a language model, found task: " for command in ("generate", "serve")}
 DIFFUSION_ALONE = {"sample": "task: expected diffusion, found "}
 CLASSIFIERS_ALONE = {"predict": "predict: "}
+TRANSLATION_ALONE = {"translate": "translate: expected a model that translates, found task: "}
 
 
 def setUpModule():
@@ -136,6 +137,7 @@ def setUpModule():
     (FOLDER / "held.jsonl").write_text("".join(json.dumps({"text": support.text_of_words(12, seed=i)}) + "\n" for i in range(90, 96)))
     (FOLDER / "tok").mkdir()
     shutil.copy(TOKENIZER, FOLDER / "tok/tokenizer.json")
+    (FOLDER / "line.txt").write_text("a line\n")
     (FOLDER / "names.txt").write_text("\n".join(CLASSES) + "\n")
     for name, color in CLASSES.items():
         for folder, count in (("pictures", 4), ("held", 2)):
@@ -195,6 +197,9 @@ class Commands(unittest.TestCase):
         self.assertEqual(status, 200, answer)
         return json.loads(answer)["choices"]
 
+    def translate(self, model, settings=(), part=""):
+        return run("translate", "--checkpoint", model, "--input", "line.txt", *settings)
+
     def predict(self, model, settings=(), part=""):
         pictures = sorted((FOLDER / "held").glob("*/0.png"))
         output = run("predict", "--checkpoint", model, "--json", *pictures, *set_options(settings))
@@ -244,7 +249,7 @@ class Commands(unittest.TestCase):
         return [line for line in lines if not any(text in line for text in passed_over)]
 
 
-COMMANDS = ("eval", "analyze", "generate", "serve", "predict", "sample", "info", "convert", "train", "train_described", "plan",
+COMMANDS = ("eval", "analyze", "generate", "translate", "serve", "predict", "sample", "info", "convert", "train", "train_described", "plan",
             "bench", "config")
 
 
@@ -304,7 +309,7 @@ class Pairs(Commands):
 
 
 class TextPairs(Pairs):
-    of_another_kind = {**DIFFUSION_ALONE, **CLASSIFIERS_ALONE}
+    of_another_kind = {**TRANSLATION_ALONE, **DIFFUSION_ALONE, **CLASSIFIERS_ALONE}
     without_configuration = {**dict.fromkeys(OPENED, BARE), **dict.fromkeys(BEGUN, MODEL_UNKNOWN)}
     next_yaml = "data: {train: text.jsonl, sequence_length: 32}\ntrain: {batch_size: 2, steps: 2}\nschedule: {warmup_steps: 0}\n"
 
@@ -365,7 +370,7 @@ class TextPairs(Pairs):
 
 
 class PicturePairs(Pairs):
-    of_another_kind = {**LANGUAGE_ALONE, **DIFFUSION_ALONE}
+    of_another_kind = {**LANGUAGE_ALONE, **TRANSLATION_ALONE, **DIFFUSION_ALONE}
     data = ["data=held", "train.batch_size=3"]
     next_yaml = NEXT_PICTURES
 
@@ -386,7 +391,7 @@ class PicturePairs(Pairs):
 
 
 class DiffusionPairs(Pairs):
-    of_another_kind = {**LANGUAGE_ALONE, **CLASSIFIERS_ALONE}
+    of_another_kind = {**LANGUAGE_ALONE, **TRANSLATION_ALONE, **CLASSIFIERS_ALONE}
     data = ["data=held", "train.batch_size=3"]
     next_yaml = "task: diffusion\ndata: {train: pictures}\ntrain: {batch_size: 3, steps: 2}\nschedule: {warmup_steps: 0}\n"
 

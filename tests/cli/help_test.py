@@ -7,7 +7,7 @@ import shlex
 
 import support
 
-COMMANDS = ("train", "eval", "analyze", "generate", "predict", "sample", "serve", "config", "plan", "data tokenize", "data info", "checkpoint info",
+COMMANDS = ("train", "eval", "analyze", "generate", "translate", "predict", "sample", "serve", "config", "plan", "data tokenize", "data info", "checkpoint info",
             "convert", "bench attention", "bench module", "bench step", "bench ops", "bench decode", "bench sample")
 
 
@@ -53,7 +53,7 @@ class Help(support.MohTest):
         self.assert_says(self.moh("--version", env={"MOH_CPU_ISA": "mmx"}, code=support.CONFIG_ERROR), "error: ", "mmx")
 
     def test_a_checkpoint_needs_no_option(self):
-        for command in ("eval", "generate", "serve", "analyze", "sample", "predict"):
+        for command in ("eval", "generate", "translate", "serve", "analyze", "sample", "predict"):
             files = ["a.png"] if command == "predict" else []
             with self.subTest(command):
                 self.assert_says(self.moh(command, "no_such_run", *files, *(["--prompt", "a"] if command == "generate" else []),
@@ -62,8 +62,8 @@ class Help(support.MohTest):
     def test_command_lines_that_are_wrong(self):
         cases = {
             (): "A subcommand is required",
-            ("frobnicate",): "expected one of train, eval, analyze, generate, predict, sample, serve, config, plan, data, checkpoint, convert, "
-                             "bench, found 'frobnicate'",
+            ("frobnicate",): "expected one of train, eval, analyze, generate, translate, predict, sample, serve, config, plan, data, checkpoint, "
+                             "convert, bench, found 'frobnicate'",
             ("trian", "x.yaml"): "did you mean train?",
             ("train",): "error: moh train: config is required",
             ("train", "a.yaml", "--frob"): "error: moh train: --frob: unknown option; moh train --help explains it",

@@ -1,5 +1,5 @@
-"""The golden files of pictures, tokenizers and distances, computed again by the libraries that are installed: other versions of Pillow,
-torchvision, timm, tokenizers, SentencePiece or SciPy than those that made them may give other results, and then moh differs from them."""
+"""The golden files of pictures, tokenizers, distances and searches, computed again by the libraries that are installed: other versions of
+Pillow, torchvision, timm, tokenizers, SentencePiece, SciPy or transformers than those that made them may give other results, and then moh differs from them."""
 
 import importlib.util
 import json
@@ -11,7 +11,7 @@ import unittest
 sys.path.append(str(pathlib.Path(__file__).resolve().parents[1] / "support"))
 import python_packages  # noqa: E402
 
-python_packages.require("numpy", "scipy", "torch", "torchvision", "timm", "PIL", "tokenizers", "sentencepiece")
+python_packages.require("numpy", "scipy", "torch", "torchvision", "timm", "PIL", "tokenizers", "transformers", "sentencepiece")
 TESTS = python_packages.SOURCE / "tests"
 
 import numpy  # noqa: E402
@@ -96,6 +96,24 @@ class Distances(unittest.TestCase):
                  "inception_score": maker.inception_score(samples["probabilities"])}
         for name, value in found.items():
             self.assertAlmostEqual(value, golden[name], delta=1e-6 * golden[name], msg=name)
+
+
+class Searches(unittest.TestCase):
+    """Beam search of transformers."""
+
+    def test_beam_search(self):
+        maker = program(TESTS / "train/families/translation/make_beam_golden.py")
+        golden = json.loads(maker.GOLDEN.read_text())
+        model = maker.Hashed(maker.Config())
+        for case in golden["cases"]:
+            if case["beams"] != 4 or case["length_penalty"] not in (0.6, 1.0):
+                continue
+            settings = [case[name] for name in ("beams", "length_penalty", "early_stopping")]
+            for seed, expected in enumerate(case["sentences"]):
+                found = maker.translations(model, *settings, seed)
+                self.assertEqual([each["tokens"] for each in found], [each["tokens"] for each in expected], (settings, seed))
+                for ours, theirs in zip(found, expected):
+                    self.assertAlmostEqual(ours["score"], theirs["score"], delta=1e-5)
 
 
 if __name__ == "__main__":

@@ -78,6 +78,7 @@ int run(int argc, char** argv, const Families& families, std::string_view commit
   add_eval(commands);
   add_analyze(commands);
   add_generate(commands);
+  add_translate(commands);
   add_predict(commands);
   add_sample(commands);
   add_serve(commands);

@@ -55,6 +55,7 @@ void add_eval(const Commands& commands);
 void add_eval_fid(const Commands& eval);
 void add_analyze(const Commands& commands);
 void add_generate(const Commands& commands);
+void add_translate(const Commands& commands);
 void add_predict(const Commands& commands);
 void add_sample(const Commands& commands);
 void add_serve(const Commands& commands);
