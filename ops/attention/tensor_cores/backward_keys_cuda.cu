@@ -7,11 +7,11 @@ namespace moh {
 namespace tensor_cores {
 namespace {
 
-/// Tile sizes of the kernel in which keys stay in a block and the rows that see them are streamed. Dropout
-/// takes registers, too.
+/// Tile sizes of the kernel in which keys stay in a block and the rows that see them are streamed. Narrow
+/// heads leave registers to more blocks, which dropout would take.
 template <int kHeadDim, bool kDrops>
 struct KeysCut {
-  static constexpr int kStrips = 1, kRows = kHeadDim <= 96 && !kDrops ? 64 : 32;
+  static constexpr int kStrips = 1, kRows = kHeadDim > 96 || (kDrops && kHeadDim <= 32) ? 32 : 64;
   static constexpr int kWarpKeys = kStrips * 16, kKeys = kWarps * kWarpKeys;
 };
 

@@ -146,7 +146,7 @@ class RowsWarp {
 /// Fewer keys per step for wide heads, where registers, or the shared memory of small GPUs, would run out,
 /// and with dropout, which takes registers, too.
 template <int kHeadDim, bool kDrops>
-using RowsOfTiles = RowsWarp<kHeadDim, 1, kHeadDim <= 96 && !kDrops ? 64 : 32, kDrops>;
+using RowsOfTiles = RowsWarp<kHeadDim, 1, kHeadDim <= (kDrops ? 48 : 96) ? 64 : 32, kDrops>;
 template <int kHeadDim>
 using RowsOfLists = RowsWarp<kHeadDim, 1, kHeadDim <= 96 ? 32 : 16>;
 

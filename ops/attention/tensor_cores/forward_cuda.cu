@@ -7,10 +7,10 @@ namespace moh {
 namespace tensor_cores {
 namespace {
 
-/// Two strips, so that a loaded key serves 32 rows. Fewer keys per step for wide heads, which
-/// need the registers.
+/// Two strips, so that a loaded key serves 32 rows. Fewer keys per step for wide heads, and with dropout,
+/// which need the registers.
 template <int kHeadDim, bool kDrops>
-using ForwardOfTiles = ForwardWarp<kHeadDim, 2, kHeadDim <= 96 ? 64 : 32, kDrops>;
+using ForwardOfTiles = ForwardWarp<kHeadDim, 2, (kHeadDim <= 96 ? 64 : 32) / (kDrops ? 2 : 1), kDrops>;
 template <int kHeadDim>
 using ForwardOfLists = ForwardWarp<kHeadDim, 1, kHeadDim <= 64 ? 64 : 32>;
 
