@@ -26,7 +26,7 @@ std::int64_t side_of_square(std::int64_t tokens) {
 
 bool has_routers(const WeightFile& weights) {
   return std::ranges::any_of(weights.tensors(), [](const WeightInfo& tensor) {
-    return tensor.name.find(".attn.wg") != std::string::npos;
+    return tensor.name.find("attn.wg") != std::string::npos;
   });
 }
 
