@@ -10,7 +10,7 @@ Tensor position_table(const TranslationConfig& c) {
   constexpr double kPeriod = 10000;
   const std::int64_t half = c.hidden / 2;
   const std::int64_t steps = c.sinusoids == SinusoidKind::kFairseq ? half - 1 : half;
-  const Tensor table = empty({c.max_positions, c.hidden}, DType::kFloat64);
+  Tensor table = empty({c.max_positions, c.hidden}, DType::kFloat64);
   parallel_for(c.max_positions, 64, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t p = begin; p < end; ++p) {
       double* to = table.data<double>() + p * c.hidden;
