@@ -5,10 +5,10 @@
 #include "autograd/node.h"
 #include "core/parallel.h"
 #include "models/layers/attention_observer.h"
+#include "models/layers/dropped.h"
 #include "ops/activation/swiglu.h"
 #include "ops/attention/attention.h"
 #include "ops/attention/decode.h"
-#include "ops/dropout/dropout.h"
 #include "ops/elementwise/add.h"
 #include "ops/moh/head_projection.h"
 #include "ops/rope/norm_rope.h"
@@ -236,17 +236,11 @@ LlamaLayer::LlamaLayer(const LlamaConfig& c, std::int64_t layer, Placement place
   add_child("mlp", mlp_);
 }
 
-Variable LlamaLayer::dropped(const Variable& branch, const ForwardContext& context) const {
-  if (!context.training || dropout_ == 0.0) return branch;
-  MOH_CHECK(context.generator != nullptr, "training with dropout needs a generator");
-  return dropout(branch, dropout_, context.generator->next());
-}
-
 LayerOutput LlamaLayer::forward(const Variable& x, const RopeTable& table,
                                 const ForwardContext& context) const {
   LayerOutput attention = self_attn_.forward(input_layernorm_(x), table, context);
-  const auto [h, normed] = post_attention_layernorm_.after_adding(x, dropped(attention.y, context));
-  return {add(h, dropped(mlp_(normed), context)), std::move(attention.routing)};
+  const auto [h, normed] = post_attention_layernorm_.after_adding(x, dropped(attention.y, dropout_, context));
+  return {add(h, dropped(mlp_(normed), dropout_, context)), std::move(attention.routing)};
 }
 
 Variable LlamaLayer::decode(const Variable& x, const RopeTable& table, LayerCache& cache) const {

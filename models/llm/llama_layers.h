@@ -112,8 +112,6 @@ class LlamaLayer : public Module {
  private:
   /// The layer's part after attention, in decoding.
   Variable after_attention(const Variable& x, const Variable& attention) const;
-  /// A residual branch, after dropout when training.
-  Variable dropped(const Variable& branch, const ForwardContext& context) const;
 
   double dropout_;
   RmsNorm input_layernorm_;

@@ -2,11 +2,10 @@
 
 #include <utility>
 
-#include "core/error.h"
+#include "models/layers/dropped.h"
 #include "ops/activation/gelu.h"
 #include "ops/activation/relu.h"
 #include "ops/activation/silu.h"
-#include "ops/dropout/dropout.h"
 #include "ops/elementwise/add.h"
 #include "ops/shape/reshape.h"
 
@@ -20,12 +19,6 @@ Variable activated(const Variable& x, Activation activation) {
 }
 
 }  // namespace
-
-Variable dropped(const Variable& x, double p, const ForwardContext& context) {
-  if (!context.training || p == 0.0) return x;
-  MOH_CHECK(context.generator != nullptr, "training with dropout needs a generator");
-  return dropout(x, p, context.generator->next());
-}
 
 Variable ResidualNorm::output(const Variable& x, const Variable& branch,
                               const ForwardContext& context) const {

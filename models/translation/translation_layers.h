@@ -7,9 +7,6 @@
 
 namespace moh {
 
-/// dropout() with probability p in training; else x.
-Variable dropped(const Variable& x, double p, const ForwardContext& context);
-
 /// The norm of a residual branch f, before or after it: y = x + dropout(f(norm(x))), or
 /// y = norm(x + dropout(f(x))). Parameters of LayerNorm.
 class ResidualNorm : public LayerNorm {
@@ -17,7 +14,7 @@ class ResidualNorm : public LayerNorm {
   ResidualNorm(const TranslationConfig& config, Placement placement)
       : LayerNorm(config.hidden, config.norm_eps, placement), place_(config.norm), dropout_(config.dropout) {}
 
-  /// What f reads.
+  /// The input of f.
   Variable input(const Variable& x) const { return place_ == NormPlace::kBefore ? (*this)(x) : x; }
   /// y, from x and f's result.
   Variable output(const Variable& x, const Variable& branch, const ForwardContext& context) const;

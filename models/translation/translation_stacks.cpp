@@ -7,6 +7,7 @@
 #include "autograd/node.h"
 #include "core/allocator.h"
 #include "core/dry_run.h"
+#include "models/layers/dropped.h"
 #include "models/layers/run_layer.h"
 #include "models/translation/position_table.h"
 #include "ops/elementwise/add.h"
