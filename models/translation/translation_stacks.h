@@ -10,7 +10,7 @@
 
 namespace moh {
 
-/// What a layer of encoder or decoder reads first: the tokens' embeddings, times sqrt(D) where
+/// The input of the first layer of encoder or decoder: the tokens' embeddings, times sqrt(D) where
 /// scale_embedding, plus their positions; normalised with embedding_norm; dropped in training. Parameters
 /// `embed_tokens.weight` [V, D] unless the table is another stack's, with learned positions
 /// `embed_positions.weight` [position_offset + max_positions, D], and `layernorm_embedding`.

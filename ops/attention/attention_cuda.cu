@@ -64,7 +64,7 @@ struct HeadSums {
   }
 };
 
-/// What dropout multiplies the weight of a pair for a key with.
+/// The factor of dropout for the weight of a pair and a key.
 template <bool kDrops>
 MOH_DEVICE float kept_factor(const AttentionShape& shape, const List& list, const Pair& pair,
                              std::int64_t key) {

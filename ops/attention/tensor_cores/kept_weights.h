@@ -9,7 +9,7 @@
 
 namespace moh::tensor_cores {
 
-/// Of eight groups of 4 bits, exchanges halves with lane (own lane XOR `lanes`): the lower lane gets the bits
+/// Exchanges halves of eight groups of 4 bits with lane (own lane XOR `lanes`): the lower lane gets the bits
 /// `low` of both, those of the other lane `shift` bits higher, and the upper lane the rest.
 MOH_DEVICE std::uint32_t exchange_bits(std::uint32_t bits, int lanes, std::uint32_t low, int shift) {
   const std::uint32_t other = device::shuffle_xor(bits, lanes);

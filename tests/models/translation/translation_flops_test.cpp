@@ -46,10 +46,10 @@ TEST_CASE("translation: FLOPs of a routed step are fewer by those of the heads t
   const double routed = flops(c, pairs);
   const double hidden = 16, head_dim = 32, skipped = 2, router = 3 + 2;
   const double queries = source + 2 * target;  // of the three layers
-  // Of a query and a skipped head: its row of the queries' matrix, and that of the output's.
+  // A query saves for a skipped head its row of the queries' matrix, and that of the output's.
   const double projections = queries * skipped * 2 * (2 * hidden * head_dim);
   const double routers = queries * 2 * hidden * router;
-  // Of a query, a skipped head and a key: a score and its part of the mean, 2 d operations each.
+  // A query saves for a skipped head and a key a score and its part of the mean, 2 d operations each.
   const double keys = 90 * 90 + 70 * 70 + 80 * 81 / 2.0 + 75 * 76 / 2.0 + 80 * 90 + 75 * 70;
   const double scores = keys * skipped * 4 * head_dim;
   const double expected = (1 + kBackward) * (projections - routers) + (1 + kBackward) * scores;

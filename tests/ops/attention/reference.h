@@ -18,7 +18,7 @@ struct AttentionInputs {
   Tensor q, k, v, gates, selected;
 };
 
-/// What dropout multiplies the weight of query t of head h of sequence b for key s with, of so many heads,
+/// The factor of dropout for the weight of query t of head h of sequence b and key s, of so many heads,
 /// queries and keys: by the definition in AttentionOptions.
 struct WeightPlace {
   std::int64_t b, h, t, s;

@@ -59,7 +59,7 @@ double probability(const ConfigJson& json, std::string_view key, double otherwis
   return value;
 }
 
-/// What both types have, under the same keys.
+/// The sizes, which both types have under the same keys.
 TranslationConfig read_sizes(const ConfigJson& json) {
   TranslationConfig c;
   c.encoder_layers = json.integer("encoder_layers", 1, kMaxLayers);

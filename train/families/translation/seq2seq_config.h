@@ -25,7 +25,7 @@ TranslationRun read_seq2seq_config(const std::filesystem::path& config_json);
 struct Seq2SeqTokens {
   std::int64_t end = 0, decoder_start = 0, pad = 0;
 };
-/// Those of a config.json or generation_config.json; nothing where one of them is absent. Throws
+/// The ids in a config.json or generation_config.json; nothing where one of them is absent. Throws
 /// CheckpointError.
 std::optional<Seq2SeqTokens> read_seq2seq_tokens(const std::filesystem::path& json);
 

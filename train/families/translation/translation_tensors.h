@@ -19,7 +19,7 @@ struct TranslationInTensors {
   TranslationConfig model;
   std::vector<std::string> untold;  ///< keys of the rest
 };
-/// Of weights with these names, after "model." or without it. hidden is 0 for others.
+/// The model in weights with these names, after "model." or without it. hidden is 0 for others.
 TranslationInTensors translation_in(const WeightFile& weights);
 
 /// The kind of a tensor [positions, D] that is a table of sinusoids, from position 0 on; rows may be zeros,

@@ -161,8 +161,8 @@ TEST_CASE("beam search: tokens that are forbidden or have no text are not chosen
 }
 
 TEST_CASE("beam search: early stopping") {
-  // Of the end and two tokens, by the number of tokens so far: "", "a", then "aaa", which is better per
-  // token, and after it a long one.
+  // Probabilities of the end and two tokens, by the number of tokens so far: "", "a", then "aaa", which is
+  // better per token, and after it a long one.
   const NextLogits model = [](const std::vector<TokenId>& tokens) {
     constexpr float kProbabilities[][3] = {{0.45F, 0.5F, 0.05F},
                                            {0.5F, 0.45F, 0.05F},

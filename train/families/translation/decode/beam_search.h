@@ -43,9 +43,8 @@ struct Hypothesis {
 /// (num_beams B, length_penalty p, early_stopping, forced_eos_token_id, and max_length, which there counts
 /// the decoder's start token, too: max_length here + 1):
 ///
-/// - Each step takes the 2 B most probable continuations of the B running hypotheses. Those of the first B
-/// that
-///   end are finished; the B most probable that do not end go on.
+/// - Each step takes the 2 B most probable continuations of the B running hypotheses. Of the first B, all
+///   that end are finished; the B most probable that do not end go on.
 /// - Of all finished ones the B of the best scores are kept.
 /// - At max_length tokens every running hypothesis ends, and this end has log probability 0.
 /// - The search is over when B are finished and, with kNo, the best running hypothesis has, divided by its

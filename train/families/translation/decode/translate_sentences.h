@@ -20,9 +20,9 @@ struct TranslateOptions {
 inline constexpr std::int64_t kLengthMargin = 50;
 
 /// Translates a batch of sentences, given in tokens without their ends: for each the hypotheses that the
-/// search finds, the best first. `vocab_size`: the ids that have text. Each sentence is a search of its
-/// own; its batch changes rounding alone. Memory:
-/// keys and values of beams x sentences hypotheses of the greatest length, and logits of one token of each.
+/// search finds, the best first. `vocab_size`: the ids that have text. Each sentence is a search of its own;
+/// its batch changes rounding alone. Memory: keys and values of beams x sentences hypotheses of the greatest
+/// length, and logits of one token of each.
 ///
 /// Throws ValueError for no sentences, one that is longer than the model's positions, and options of no
 /// search (BeamSearch); NumericError for logits that are not finite.
