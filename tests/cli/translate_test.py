@@ -103,6 +103,18 @@ class Translate(support.MohTest):
                               input=(self.folder / "test.en").read_bytes(), capture_output=True, timeout=support.TIMEOUT_SECONDS)
         self.assertEqual(done.stdout.decode().splitlines(), expected)
 
+    def test_held_out_pairs_and_their_references(self):
+        expected = self.lines()
+        self.write("held_out.tsv", "".join(f"{source}\t{target}\n" for source, target in self.pairs[:12]))
+        output = "data=held_out.tsv", "--held-out", "--references", "references.txt", "--output", "translations.txt"
+        self.moh("translate", "--checkpoint", "run", *output)
+        self.assertEqual((self.folder / "translations.txt").read_text(encoding="utf-8").splitlines(), expected)
+        self.assertEqual((self.folder / "references.txt").read_text(encoding="utf-8").splitlines(), [target for _, target in self.pairs[:12]])
+        self.assert_says(self.moh("translate", "--checkpoint", "run", *output[:4], code=support.CONFIG_ERROR), "--references", "--overwrite")
+        self.assert_says(self.moh("translate", "--checkpoint", "run", "--held-out", code=support.INPUT_ERROR), "held nothing out", "data=PATH")
+        self.assert_says(self.moh("translate", "--checkpoint", "run", "--references", "r.txt", code=support.CONFIG_ERROR), "--held-out")
+        self.assert_says(self.translate("--held-out", code=support.CONFIG_ERROR), "--input")
+
     def test_empty_lines_stay(self):
         expected = self.lines()
         self.write("gaps.en", "\n" + "\n \n".join(source for source, _ in self.pairs[:12]) + "\n")

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <string>
+#include <string_view>
 #include <system_error>
 #include <utility>
 
@@ -80,6 +81,18 @@ void add_description(CLI::App& command, std::string& config) {
           "For weights without a configuration: a run's YAML or a config.json that describes the model")
       ->type_name("FILE")
       ->default_str("");
+}
+
+std::vector<std::string> evaluation_settings(const std::vector<std::string>& given, const Family& family) {
+  constexpr std::string_view kData = "data=";
+  std::vector<std::string> settings;
+  for (const std::string& text : given) {
+    if (text.starts_with(kData)) settings = family.defaults().evaluation_settings(text.substr(kData.size()));
+  }
+  for (const std::string& text : given) {
+    if (!text.starts_with(kData)) settings.push_back(text);
+  }
+  return settings;
 }
 
 std::vector<std::string> PlacementArgs::settings() const {

@@ -108,6 +108,8 @@ struct CheckpointArgs {
   std::vector<std::string> overrides;  ///< data=PATH, and settings of the run
 };
 void add_checkpoint(CLI::App& command, std::string& checkpoint);
+/// The settings of a command that evaluates: data=PATH is short for those with which all of PATH is.
+std::vector<std::string> evaluation_settings(const std::vector<std::string>& given, const Family& family);
 /// --config, for weights that come without a configuration (load_model's `description`).
 void add_description(CLI::App& command, std::string& config);
 

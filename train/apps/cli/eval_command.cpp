@@ -28,18 +28,6 @@ struct EvalArgs : CheckpointArgs {
   bool json = false;
 };
 
-/// `data=PATH` is short for the settings with which all of PATH is evaluated.
-std::vector<std::string> expanded(const std::vector<std::string>& given, const FamilyConfig& family) {
-  std::vector<std::string> overrides;
-  for (const std::string& text : given) {
-    if (text.starts_with("data=")) overrides = family.evaluation_settings(text.substr(5));
-  }
-  for (const std::string& text : given) {
-    if (!text.starts_with("data=")) overrides.push_back(text);
-  }
-  return overrides;
-}
-
 void print(const EvaluationReport& report, bool as_json) {
   if (as_json)
     write_json_line(std::cout, report);
@@ -52,7 +40,7 @@ int eval_in(const EvalArgs& args, const Families& families, Communicator& proces
   start_logging(console);
   StoredModel stored(args.checkpoint, families);
   stored.describe_by(args.config);
-  const std::vector<std::string> overrides = expanded(args.overrides, stored.family().defaults());
+  const std::vector<std::string> overrides = evaluation_settings(args.overrides, stored.family());
   LoadedModel loaded = load_model(std::move(stored), overrides, ConfigUse::kModel, processes);
   begin_together(loaded.config, processes);
   require_same_model(loaded, processes);

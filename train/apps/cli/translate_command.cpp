@@ -8,6 +8,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/error.h"
@@ -20,6 +21,9 @@
 #include "train/base/log/progress.h"
 #include "train/families/translation/data/text_lines.h"
 #include "train/families/translation/decode/translate_text.h"
+#include "train/families/translation/translation_data.h"
+#include "train/trainer/task/load_model.h"
+#include "train/trainer/task/stored_model.h"
 
 namespace moh::cli {
 
@@ -28,8 +32,9 @@ namespace {
 struct TranslateArgs : PlacementArgs {
   std::string checkpoint, input = "-", early_stopping = "no";
   std::filesystem::path output;  ///< empty: standard output
+  std::filesystem::path references;
   TranslateTextOptions options;
-  bool overwrite = false, json = false;
+  bool held_out = false, overwrite = false, json = false;
 };
 
 /// The lines of standard input.
@@ -60,9 +65,9 @@ std::vector<std::string> lines_of(const std::string& input) {
 /// Standard output, or a file that is complete once commit() has been called.
 class Output {
  public:
-  Output(const std::filesystem::path& path, bool overwrite) {
+  Output(const char* option, const std::filesystem::path& path, bool overwrite) {
     if (path.empty()) return;
-    require_replaceable("--output", path, overwrite);
+    require_replaceable(option, path, overwrite);
     file_.emplace(path);
   }
 
@@ -78,6 +83,26 @@ class Output {
   std::optional<DurableFile> file_;
 };
 
+/// The sources of the held-out pairs, whose targets are the references.
+std::vector<std::string> held_out_lines(const TranslateArgs& args, const RunConfig& run) {
+  std::vector<std::string> lines;
+  std::string references;
+  for (TextPair& pair : held_out_text(run)) {
+    references += pair.target + "\n";
+    lines.push_back(std::move(pair.source));
+  }
+  if (args.references.empty()) return lines;
+  Output file("--references", args.references, args.overwrite);
+  file.write(references);
+  file.commit();
+  return lines;
+}
+
+std::string place_of(const TranslateArgs& args) {
+  if (args.held_out) return "held-out pairs";
+  return args.input == "-" ? "standard input" : printable_path(args.input);
+}
+
 std::string words_of(const TranslateArgs& args, const TranslatedLine& line) {
   if (args.json) return json_line(line);
   return args.options.n_best > 1 ? n_best_lines(line) : text_line(line);
@@ -92,15 +117,19 @@ TranslateTextOptions options_of(const TranslateArgs& args) {
 
 int translate(const TranslateArgs& args, const Families& families) {
   set_num_threads(args.threads);
-  const std::vector<std::string> lines = lines_of(args.input);
-  const LoadedModel loaded = load_model(args.checkpoint, families, args.settings());
+  Output output("--output", args.output, args.overwrite);
+  std::vector<std::string> lines;
+  if (!args.held_out) lines = lines_of(args.input);
+  StoredModel stored(args.checkpoint, families);
+  const std::vector<std::string> settings = evaluation_settings(args.settings(), stored.family());
+  const LoadedModel loaded = load_model(std::move(stored), settings, ConfigUse::kModel, one_process());
   const TrainedTranslation model = as_translation(loaded, "translate");
-  Output output(args.output, args.overwrite);
+  if (args.held_out) lines = held_out_lines(args, loaded.config);
   Console console(STDERR_FILENO);
   StatusLine status(console);
   std::int64_t number = 0;
   translate_text(
-      model, lines, args.input == "-" ? "standard input" : printable_path(args.input), options_of(args),
+      model, lines, place_of(args), options_of(args),
       [&](std::span<const TranslatedText> translations) {
         status.finish();
         const std::string& source = lines[static_cast<std::size_t>(number)];
@@ -124,15 +153,23 @@ void add_translate(const Commands& commands) {
   TranslateTextOptions& options = args.options;
   BeamOptions& beam = options.search.beam;
   add_checkpoint(command, args.checkpoint);
-  command
-      .add_option("--input", args.input,
-                  "Text to translate, a sentence on each line, plain or compressed (.gz, .zst); -: standard "
-                  "input")
-      ->type_name("FILE");
+  CLI::Option& input = *command
+                            .add_option("--input", args.input,
+                                        "Text to translate, a sentence on each line, plain or compressed "
+                                        "(.gz, .zst); -: standard input")
+                            ->type_name("FILE");
+  CLI::Option& held_out =
+      *command
+           .add_flag("--held-out", args.held_out,
+                     "Translate the sources of the pairs that the run holds out, or of data=PATH")
+           ->excludes(&input);
+  command.add_option("--references", args.references, "File for the targets of the held-out pairs")
+      ->type_name("FILE")
+      ->needs(&held_out);
   command.add_option("--output", args.output, "File for the translations; default: standard output")
       ->type_name("FILE")
       ->default_str("");
-  command.add_flag("--overwrite", args.overwrite, "Replace the file of --output");
+  command.add_flag("--overwrite", args.overwrite, "Replace the files of --output and --references");
   command.add_option("--beam", beam.beams, "Number of beams; 1: greedy");
   command.add_option("--length-penalty", beam.length_penalty,
                      "Exponent of the length in a translation's score: log probability / length ^ PENALTY");
@@ -154,11 +191,12 @@ void add_translate(const Commands& commands) {
   add_placement(command, args);
   command.footer(
       R"(Lines are printed in the order of the input, after each 1024. An empty line stays one. A signal ends the command at once;
-a file of --output appears when it is complete.
+a file appears when it is complete.
 
 Examples:
   moh translate --checkpoint runs/translation/quickstart --input test.en --output test.de.txt --beam 4 --length-penalty 0.6
   echo "The file cannot be opened." | moh translate --checkpoint runs/translation/quickstart
+  moh translate --checkpoint runs/translation/quickstart --held-out --references held_out.de --output held_out.de.txt
   moh translate --checkpoint opus-mt-en-de --input test.en --n-best 4 --json)");
 }
 

@@ -96,32 +96,45 @@ bool is_held_out(const TextPair& pair, double fraction) {
   return static_cast<double>(std::stoull(digits, nullptr, 16)) < fraction * 0x1p52;
 }
 
-/// Training pairs, and those that data.validation_fraction holds out.
-void open_split(const ParallelDataConfig& config, DataUse use, TranslationData& data) {
+/// Training pairs, and those that data.validation_fraction holds out of them.
+void open_training(const ParallelDataConfig& config, TranslationData& data) {
   PairMemory train(data.tokenizer->vocab_size()), validation(data.tokenizer->vocab_size());
   const double fraction = config.validation.empty() ? config.validation_fraction : 0;
   read_pairs(training_files(config), *data.tokenizer, [&](const TokenisedPair& pair) {
-    const bool held_out = fraction > 0 && is_held_out(pair.text, fraction);
-    if (held_out)
-      validation.append(pair.source, pair.target);
-    else if (use == DataUse::kTraining)
-      train.append(pair.source, pair.target);
+    (is_held_out(pair.text, fraction) ? validation : train).append(pair.source, pair.target);
   });
-  if (use == DataUse::kTraining) {
-    data.train = finished(train, "data.train", "sentence pairs to train on", data.contents);
-    if (!config.train_targets.empty()) note_targets("data.train_targets", data.contents);
-  }
+  data.train = finished(train, "data.train", "sentence pairs to train on", data.contents);
+  if (!config.train_targets.empty()) note_targets("data.train_targets", data.contents);
   if (fraction > 0)
     data.validation =
         finished(validation, "data.validation_fraction", "held-out sentence pairs", data.contents);
 }
 
-void open_validation(const ParallelDataConfig& config, TranslationData& data) {
+bool holds_out(const ParallelDataConfig& config) {
+  return !config.validation.empty() || (config.validation_fraction > 0 && !config.train.empty());
+}
+
+/// Passes on the pairs of data.validation, or else those that data.validation_fraction holds out.
+void read_held_out(const ParallelDataConfig& config, const Tokenizer& tokenizer,
+                   FunctionRef<void(const TokenisedPair&)> sink) {
+  if (!config.validation.empty()) return read_pairs(held_out_files(config), tokenizer, sink);
+  read_pairs(training_files(config), tokenizer, [&](const TokenisedPair& pair) {
+    if (is_held_out(pair.text, config.validation_fraction)) sink(pair);
+  });
+}
+
+void open_held_out(const ParallelDataConfig& config, TranslationData& data) {
   PairMemory pairs(data.tokenizer->vocab_size());
-  read_pairs(held_out_files(config), *data.tokenizer,
-             [&](const TokenisedPair& pair) { pairs.append(pair.source, pair.target); });
-  data.validation = finished(pairs, "data.validation", "sentence pairs", data.contents);
+  read_held_out(config, *data.tokenizer,
+                [&](const TokenisedPair& pair) { pairs.append(pair.source, pair.target); });
+  const char* key = config.validation.empty() ? "data.validation_fraction" : "data.validation";
+  data.validation = finished(pairs, key, "held-out sentence pairs", data.contents);
   if (!config.validation_targets.empty()) note_targets("data.validation_targets", data.contents);
+}
+
+void require_held_out(const ParallelDataConfig& config) {
+  if (!holds_out(config))
+    throw DataError("data: this run held nothing out; name sentence pairs with data=PATH");
 }
 
 /// Refuses a training from random weights of fewer rows than the tokenizer has tokens.
@@ -177,12 +190,21 @@ std::shared_ptr<const TranslationData> open_translation_data(const RunConfig& ru
   // So that a resumed run may find the same tokenizer elsewhere.
   if (!data->tokenizer->files().empty())
     data->contents.emplace_back("data.tokenizer", describe(*data->tokenizer));
-  const bool splits = config.validation.empty() && config.validation_fraction > 0 && !config.train.empty();
-  if (use == DataUse::kTraining || splits) open_split(config, use, *data);
-  if (!config.validation.empty()) open_validation(config, *data);
-  if (use == DataUse::kEvaluation && data->validation == nullptr)
-    throw DataError("data: this run held nothing out; name sentence pairs with data=PATH");
+  if (use == DataUse::kTraining)
+    open_training(config, *data);
+  else
+    require_held_out(config);
+  if (use == DataUse::kEvaluation || !config.validation.empty()) open_held_out(config, *data);
   return data;
+}
+
+std::vector<TextPair> held_out_text(const RunConfig& run) {
+  const TranslationRun& translation = translation_run(run);
+  require_held_out(translation.data);
+  std::vector<TextPair> pairs;
+  read_held_out(translation.data, *tokenizer_of(translation),
+                [&](const TokenisedPair& pair) { pairs.push_back(pair.text); });
+  return pairs;
 }
 
 }  // namespace moh

@@ -88,6 +88,14 @@ TEST_CASE("translation data: a part is held out by the source sentence, whatever
   const auto evaluated = open_translation_data(run_of(folder / "all.tsv", 0.1), DataUse::kEvaluation);
   CHECK(evaluated->train == nullptr);
   CHECK(evaluated->validation->describe_contents() == data->validation->describe_contents());
+  const std::vector<TextPair> text = held_out_text(run_of(folder / "all.tsv", 0.1));
+  REQUIRE(std::ssize(text) == evaluated->validation->size());
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    std::vector<TokenId> source, target;
+    evaluated->validation->copy(static_cast<std::int64_t>(i), source, target);
+    CHECK(text[i].source == std::string(source.begin(), source.end()));
+    CHECK(text[i].target == std::string(target.begin(), target.end()));
+  }
   const auto whole = open_translation_data(run_of(folder / "all.tsv", 0), DataUse::kTraining);
   CHECK(whole->validation == nullptr);
   CHECK(whole->train->size() == 2000);
@@ -97,6 +105,8 @@ TEST_CASE("translation data: what cannot be used is refused at its key") {
   const TemporaryFolder folder;
   const std::string pairs = write_file(folder / "pairs.tsv", "one\teins\ntwo\tzwei\n");
   CHECK_THROWS_WITH(open_translation_data(run_of(pairs, 0), DataUse::kEvaluation),
+                    "data: this run held nothing out; name sentence pairs with data=PATH");
+  CHECK_THROWS_WITH(held_out_text(run_of(pairs, 0)),
                     "data: this run held nothing out; name sentence pairs with data=PATH");
   RunConfig run = run_of(pairs, 0);
   TranslationRun& own = dynamic_cast<TranslationRun&>(*run.family);
