@@ -25,6 +25,7 @@ constexpr OtherNames kOtherNames[] = {
     {"min_lr lr_min eta_min lr_end", "schedule.min_learning_rate"},
     {"warmup warmup_iters num_warmup_steps lr_warmup_steps", "schedule.warmup_steps"},
     {"scheduler lr_scheduler lr_scheduler_type lr_schedule", "schedule.kind"},
+    {"cooldown cooldown_iters num_decay_steps wsd_decay_steps", "schedule.cooldown_steps"},
     {"max_steps max_iters train_iters iterations num_steps total_steps num_train_steps", "train.steps"},
     {"epochs num_epochs max_epochs num_train_epochs", "train.epochs"},
     {"ema_decay model_ema_decay", "ema.decay"},

@@ -27,7 +27,7 @@ namespace moh {
 /// The first of E's enumerators, 0, 1, 2 ...; what follows the last name is empty.
 template <class E>
 struct EnumNames {
-  std::array<std::string_view, 5> names;
+  std::array<std::string_view, 7> names;
 };
 
 inline constexpr std::tuple kEnumNames{
@@ -49,7 +49,8 @@ inline constexpr std::tuple kEnumNames{
     EnumNames<RouterStart>{{"zero", "random", "calibrated"}},
     EnumNames<TeacherKind>{{"twin", "source"}},
     EnumNames<OptimizerKind>{{"adamw"}},
-    EnumNames<LrSchedule::Kind>{{"cosine", "constant", "cosine_from_start", "inverse_sqrt"}},
+    EnumNames<LrSchedule::Kind>{
+        {"cosine", "constant", "cosine_from_start", "inverse_sqrt", "linear", "sqrt"}},
     EnumNames<VitPooling>{{"class_token", "mean"}},
     EnumNames<SamplerKind>{{"ancestral", "ddim"}},
     EnumNames<NonFinitePolicy>{{"stop", "skip"}},

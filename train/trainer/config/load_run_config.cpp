@@ -145,6 +145,7 @@ void note_unused_steps(const RunConfig& run, const GivenKeys& given, std::vector
        {Length{"train.steps", "train.epochs", run.train.epochs},
         {"schedule.warmup_steps", "schedule.warmup_epochs", schedule.warmup},
         {"schedule.decay_steps", "schedule.decay_epochs", schedule.decay},
+        {"schedule.cooldown_steps", "schedule.cooldown_epochs", schedule.cooldown},
         {"eval.every", "eval.every_epochs", run.eval.every_epochs},
         {"checkpoint.every", "checkpoint.every_epochs", run.checkpoint.every_epochs}}) {
     const auto steps = given.places.find(length.steps), epochs = given.places.find(length.epochs);

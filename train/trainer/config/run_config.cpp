@@ -66,12 +66,14 @@ StepRates rates_of(const RunConfig& run, const RunLength& length) {
   if (epochs.stepwise) {
     schedule.warmup_steps = length.of(epochs.warmup, schedule.warmup_steps);
     schedule.decay_steps = length.of(epochs.decay, schedule.decay_steps);
+    schedule.cooldown_steps = length.of(epochs.cooldown, schedule.cooldown_steps);
     if (schedule.decay_steps == 0) schedule.decay_steps = length.steps;
   } else {
     rates.steps_per_epoch = length.steps_per_epoch;
     rates.late = epochs.late;
     schedule.warmup_steps = epochs.warmup;
     schedule.decay_steps = epochs.decay > 0 ? epochs.decay : run.train.epochs;
+    schedule.cooldown_steps = epochs.cooldown;
   }
   if (schedule.warmup_start == 0 && schedule.warmup_steps > 0)
     schedule.warmup_start = schedule.peak / static_cast<double>(schedule.warmup_steps);
@@ -196,28 +198,43 @@ void add_training(RunConfig& run, Section& root) {
       "`[{match: \"*\", freeze: true}, {match: \"*.wg*.weight\"}]` trains the routers alone.");
 
   Section& schedule = root.section_named(
-      "schedule", "The learning rate over time: a linear warmup to `optim.learning_rate`, then a decay.");
-  schedule.field("kind", run.schedule.kind,
-                 "After the warmup: `cosine` decays to `min_learning_rate`, `constant` stays at the peak. "
-                 "`cosine_from_start`: likewise, but the cosine counts from the start of the run and not "
-                 "from the end of the warmup, as in timm. `inverse_sqrt`: after t steps the peak times "
-                 "sqrt(`warmup_steps` / t), as Transformers for translation are trained.");
+      "schedule",
+      "The learning rate over time: a linear warmup to `optim.learning_rate`, a part at this peak, which "
+      "`cooldown_steps` makes longer than nothing, and a decay. docs/schedules.md shows them.");
+  schedule
+      .field(
+          "kind", run.schedule.kind,
+          "The decay to `min_learning_rate`: at the part u of its steps, `cosine` leaves (1 + cos(pi u)) / "
+          "2 of the peak, `linear` 1 - u, `sqrt` 1 - sqrt(u). `cosine_from_start`: a cosine that counts "
+          "from the start of the run and not from the end of the warmup, as in timm. `constant`: no "
+          "decay. `inverse_sqrt`: after t steps the peak times sqrt(`warmup_steps` / t), as Transformers "
+          "for translation are trained.")
+      .ends_decay();
   schedule.field("warmup_steps", run.schedule.warmup_steps, at_least(0, "steps").capped(kMaxSteps),
                  "Length of the warmup.");
   schedule.field("warmup_start", run.schedule.warmup_start, at_least(0),
                  "Learning rate of the first step. 0: `optim.learning_rate` / `warmup_steps`.");
   schedule.field("min_learning_rate", run.schedule.minimum, at_least(0),
-                 "Learning rate at the end of the cosine decay and after it; the lowest of `inverse_sqrt`.");
+                 "Learning rate at the end of the decay and after it; the lowest of `inverse_sqrt`.");
   schedule
-      .field(
-          "decay_steps", run.schedule.decay_steps, at_least(0, "steps").capped(kMaxSteps),
-          "Step, counted from the start of the run, at which the cosine decay ends. 0: the last of the run.")
+      .field("decay_steps", run.schedule.decay_steps, at_least(0, "steps").capped(kMaxSteps),
+             "Step, counted from the start of the run, at which the decay ends. 0: the last of the run.")
+      .ends_decay();
+  schedule
+      .field("cooldown_steps", run.schedule.cooldown_steps, at_least(0, "steps").capped(kMaxSteps),
+             "Length of the decay: the rate stays at the peak until so many steps before its end (warmup, "
+             "stable, decay: WSD). 0: the decay begins with the end of the warmup. Of `cosine`, `linear` and "
+             "`sqrt`.")
       .ends_decay();
   schedule.field("warmup_epochs", run.schedule_epochs.warmup, at_least(0, "epochs").capped(kMaxEpochs),
                  "Length of the warmup in epochs. 0: use `warmup_steps`.");
   schedule
       .field("decay_epochs", run.schedule_epochs.decay, at_least(0, "epochs").capped(kMaxEpochs),
-             "End of the cosine decay in epochs. 0: `decay_steps`.")
+             "End of the decay in epochs. 0: `decay_steps`.")
+      .ends_decay();
+  schedule
+      .field("cooldown_epochs", run.schedule_epochs.cooldown, at_least(0, "epochs").capped(kMaxEpochs),
+             "Length of the decay in epochs. 0: `cooldown_steps`.")
       .ends_decay();
   schedule.field("stepwise", run.schedule_epochs.stepwise,
                  "Change the rate with each step. `false`: once per epoch, by the number of the epoch; the "

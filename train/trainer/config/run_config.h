@@ -73,9 +73,9 @@ struct OptimConfig {
 
 /// The learning rate by epochs.
 struct EpochSchedule {
-  std::int64_t warmup = 0, decay = 0;  ///< epochs; 0: LrSchedule's steps
-  bool stepwise = true;                ///< false: the rate is set once per epoch
-  bool late = false;                   ///< StepRates::late
+  std::int64_t warmup = 0, decay = 0, cooldown = 0;  ///< epochs; 0: LrSchedule's steps
+  bool stepwise = true;                              ///< false: the rate is set once per epoch
+  bool late = false;                                 ///< StepRates::late
 };
 
 /// The moving average of the weights.

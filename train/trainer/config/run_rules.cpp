@@ -13,6 +13,18 @@ namespace moh::config {
 
 namespace {
 
+/// A cooldown of a schedule that has none would not be noticed.
+void check_cooldown(const RunConfig& run, Rules& rules) {
+  if (run.schedule.has_cooldown()) return;
+  for (const auto& [key, length] :
+       {std::pair<const char*, std::int64_t>{"schedule.cooldown_steps", run.schedule.cooldown_steps},
+        {"schedule.cooldown_epochs", run.schedule_epochs.cooldown}}) {
+    if (length == 0) continue;
+    rules.refuse({key, "schedule.kind"}, "0, or a schedule.kind of cosine, linear or sqrt",
+                 std::to_string(length));
+  }
+}
+
 void check_schedule(const LrSchedule& c, Rules& rules) {
   const std::string peak = "at most optim.learning_rate (" + number_text(c.peak) + ")";
   if (c.minimum > c.peak) {
@@ -38,6 +50,7 @@ void refuse_epochs(const RunConfig& run, Rules& rules) {
   for (const auto& [key, epochs] : {std::pair<const char*, std::int64_t>{"train.epochs", run.train.epochs},
                                     {"schedule.warmup_epochs", run.schedule_epochs.warmup},
                                     {"schedule.decay_epochs", run.schedule_epochs.decay},
+                                    {"schedule.cooldown_epochs", run.schedule_epochs.cooldown},
                                     {"eval.every_epochs", run.eval.every_epochs},
                                     {"eval.each_epoch_after", run.eval.each_epoch_after},
                                     {"checkpoint.every_epochs", run.checkpoint.every_epochs}}) {
@@ -189,6 +202,7 @@ void check(const RunConfig& run, const FamilyConfig* checkpoint, Rules& rules) {
   check_gradients(run, rules);
   check_fused_update(run, rules);
   check_schedule(run.schedule, rules);
+  check_cooldown(run, rules);
   check_epochs(run, rules);
   check_init(run, checkpoint, rules);
   check_distill(run, rules);

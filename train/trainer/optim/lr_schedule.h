@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <numbers>
@@ -7,32 +8,48 @@
 namespace moh {
 
 /// The learning rate as a function of the number of finished optimiser steps t (or epochs, in recipes that
-/// count epochs):
+/// count epochs): warmup, a part at the peak, and a decay.
 ///   t < warmup_steps:  warmup_start + t (peak - warmup_start) / warmup_steps
-///   then               peak (kConstant), or cosine decay to `minimum`, constant from t = decay_steps on:
-///                      minimum + (peak - minimum) (1 + cos(pi u)) / 2
-///                      u = (t - warmup_steps) / (decay_steps - warmup_steps) (kCosine), or t / decay_steps
-///                      (kCosineFromStart, as in timm: the cosine starts at t = 0, so that the rate drops
-///                      a little at the end of the warmup), or
-///                      peak sqrt(w / t), w = max(warmup_steps, 1), but at least `minimum` (kInverseSqrt:
-///                      Vaswani et al. 2017, section 5.3, and fairseq's inverse_sqrt)
+///   then               peak, until the decay begins
+///   t >= decay_steps:  minimum
+/// In between, with u = (t - begin) / (decay_steps - begin):
+///   kCosine            minimum + (peak - minimum) (1 + cos(pi u)) / 2
+///   kCosineFromStart   the same with begin = 0, as in timm, so that the rate drops a little at the end of
+///   the
+///                      warmup
+///   kLinear            minimum + (peak - minimum) (1 - u)
+///   kSqrt              minimum + (peak - minimum) (1 - sqrt(u)) (Hägele et al. 2024, arXiv 2405.18392)
+/// The decay begins with the end of the warmup, or, with cooldown_steps > 0, so many steps before its end:
+/// warmup, stable and decay (WSD; Hu et al. 2024, arXiv 2404.06395, section 4). Two kinds do not end:
+///   kConstant          peak
+///   kInverseSqrt       peak sqrt(w / t), w = max(warmup_steps, 1), but at least `minimum`
+///                      (Vaswani et al. 2017, section 5.3, and fairseq's inverse_sqrt)
 /// In a run's configuration a warmup_start of 0 stands for peak / warmup_steps, as a step with rate 0 is
 /// wasted.
 struct LrSchedule {
-  enum class Kind { kCosine, kConstant, kCosineFromStart, kInverseSqrt };
+  enum class Kind { kCosine, kConstant, kCosineFromStart, kInverseSqrt, kLinear, kSqrt };
 
   Kind kind = Kind::kCosine;
   double peak = 1e-3;
   double minimum = 0;
   double warmup_start = 0;
   std::int64_t warmup_steps = 100;
-  std::int64_t decay_steps = 0;  ///< in a run's configuration 0 stands for train.steps
+  std::int64_t decay_steps = 0;     ///< in a run's configuration 0 stands for train.steps
+  std::int64_t cooldown_steps = 0;  ///< of kCosine, kLinear and kSqrt; 0: all after the warmup
 
   double at(std::int64_t t) const;
   /// Whether it depends on decay_steps.
-  bool ends() const { return kind == Kind::kCosine || kind == Kind::kCosineFromStart; }
+  bool ends() const { return kind != Kind::kConstant && kind != Kind::kInverseSqrt; }
+  /// Whether its decay may begin later than with the end of the warmup.
+  bool has_cooldown() const { return ends() && kind != Kind::kCosineFromStart; }
 
   bool operator==(const LrSchedule&) const = default;
+
+ private:
+  /// The first step of the decay.
+  std::int64_t decay_begin() const;
+  /// The part of peak - minimum that is left at the part u of the decay.
+  double left_at(double u) const;
 };
 
 /// The learning rate of each step of a run: of a schedule of steps, or of one of epochs, which sets it once
@@ -50,6 +67,17 @@ struct StepRates {
   }
 };
 
+inline std::int64_t LrSchedule::decay_begin() const {
+  if (kind == Kind::kCosineFromStart) return 0;
+  return cooldown_steps > 0 ? std::max(warmup_steps, decay_steps - cooldown_steps) : warmup_steps;
+}
+
+inline double LrSchedule::left_at(double u) const {
+  if (kind == Kind::kLinear) return 1.0 - u;
+  if (kind == Kind::kSqrt) return 1.0 - std::sqrt(u);
+  return 0.5 * (1.0 + std::cos(std::numbers::pi * u));
+}
+
 inline double LrSchedule::at(std::int64_t t) const {
   if (t < warmup_steps) {
     return warmup_start + static_cast<double>(t) * (peak - warmup_start) / static_cast<double>(warmup_steps);
@@ -58,9 +86,10 @@ inline double LrSchedule::at(std::int64_t t) const {
   if (const double w = std::fmax(static_cast<double>(warmup_steps), 1); kind == Kind::kInverseSqrt)
     return std::fmax(minimum, peak * std::sqrt(w / std::fmax(static_cast<double>(t), w)));
   if (t >= decay_steps) return minimum;
-  const std::int64_t start = kind == Kind::kCosine ? warmup_steps : 0;
-  const double u = static_cast<double>(t - start) / static_cast<double>(decay_steps - start);
-  return minimum + 0.5 * (peak - minimum) * (1.0 + std::cos(std::numbers::pi * u));
+  const std::int64_t begin = decay_begin();
+  if (t < begin) return peak;
+  const double u = static_cast<double>(t - begin) / static_cast<double>(decay_steps - begin);
+  return minimum + (peak - minimum) * left_at(u);
 }
 
 }  // namespace moh

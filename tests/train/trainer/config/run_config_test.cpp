@@ -106,7 +106,7 @@ TEST_CASE("run config: every enumerator has a name") {
   CHECK(names_of(NewRows()).size() == static_cast<std::size_t>(NewRows::kZeros) + 1);
   CHECK(names_of(RouterStart()).size() == static_cast<std::size_t>(RouterStart::kCalibrated) + 1);
   CHECK(names_of(OptimizerKind()).size() == static_cast<std::size_t>(OptimizerKind::kAdamW) + 1);
-  CHECK(names_of(LrSchedule::Kind()).size() == static_cast<std::size_t>(LrSchedule::Kind::kInverseSqrt) + 1);
+  CHECK(names_of(LrSchedule::Kind()).size() == static_cast<std::size_t>(LrSchedule::Kind::kSqrt) + 1);
   CHECK(names_of(NonFinitePolicy()).size() == static_cast<std::size_t>(NonFinitePolicy::kSkip) + 1);
 }
 

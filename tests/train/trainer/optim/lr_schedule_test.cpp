@@ -33,19 +33,21 @@ TEST_CASE("optim: the rates of a run count the steps of its epochs") {
   RunConfig run;
   run.train.epochs = 20;
   run.schedule.peak = 1;
-  run.schedule_epochs = {.warmup = 2, .decay = 10};
+  run.schedule_epochs = {.warmup = 2, .decay = 10, .cooldown = 3};
   const RunLength length = length_of(run, 7);
   CHECK(length.steps == 140);
   const StepRates stepwise = rates_of(run, length);
   CHECK(stepwise.steps_per_epoch == 1);
   CHECK(stepwise.schedule.warmup_steps == 14);
   CHECK(stepwise.schedule.decay_steps == 70);
+  CHECK(stepwise.schedule.cooldown_steps == 21);
   CHECK(stepwise.schedule.warmup_start == Approx(1.0 / 14));
   run.schedule_epochs.stepwise = false;
   const StepRates by_epoch = rates_of(run, length);
   CHECK(by_epoch.steps_per_epoch == 7);
   CHECK(by_epoch.schedule.warmup_steps == 2);
   CHECK(by_epoch.schedule.decay_steps == 10);
+  CHECK(by_epoch.schedule.cooldown_steps == 3);
   run.schedule_epochs.decay = 0;
   CHECK(rates_of(run, length).schedule.decay_steps == 20);
   run.train = {.steps = 33};
@@ -78,6 +80,34 @@ TEST_CASE("optim: the inverse square root begins at the peak and falls to the mi
   CHECK(without_warmup.at(0) == 1.0);
   CHECK(without_warmup.at(1) == 1.0);
   CHECK(without_warmup.at(4) == 0.5);
+}
+
+TEST_CASE("optim: linear and square-root decays run from the end of the warmup to the minimum") {
+  const LrSchedule linear{LrSchedule::Kind::kLinear, 1.0, 0.2, 0.0, 10, 110};
+  CHECK(linear.at(10) == 1.0);
+  CHECK(linear.at(35) == Approx(0.8));
+  CHECK(linear.at(110) == 0.2);
+  const LrSchedule root{LrSchedule::Kind::kSqrt, 1.0, 0.2, 0.0, 10, 110};
+  CHECK(root.at(10) == 1.0);
+  CHECK(root.at(35) == Approx(0.6));  // half of the way after a quarter of the steps
+  CHECK(root.at(500) == 0.2);
+}
+
+TEST_CASE("optim: a cooldown decays in the last steps and leaves the others at the peak") {
+  using Kind = LrSchedule::Kind;
+  for (const Kind kind : {Kind::kCosine, Kind::kLinear, Kind::kSqrt}) {
+    const LrSchedule s{kind, 1.0, 0.1, 0.0, 10, 110, 20};
+    const LrSchedule decay{kind, 1.0, 0.1, 0.0, 0, 20};
+    CHECK(s.has_cooldown());
+    CHECK(s.at(5) == 0.5);
+    for (const int t : {10, 50, 89, 90}) CHECK(s.at(t) == 1.0);
+    for (const int t : {91, 100, 109, 110, 300}) CHECK(s.at(t) == decay.at(t - 90));
+    CHECK(s.at(91) < 1.0);
+  }
+  const LrSchedule long_one{Kind::kLinear, 1.0, 0.0, 0.0, 10, 110, 1000};  // at most what the warmup leaves
+  CHECK(long_one.at(60) == 0.5);
+  CHECK_FALSE(LrSchedule{Kind::kConstant}.has_cooldown());
+  CHECK_FALSE(LrSchedule{Kind::kCosineFromStart}.has_cooldown());
 }
 
 TEST_CASE("optim: a decay that ends with the warmup goes straight to the minimum") {
