@@ -53,7 +53,7 @@ class Install(unittest.TestCase):
     def test_completion_offers_commands_options_and_files(self):
         self.assertEqual(self.complete("moh", "tr"), ["train", "translate"])
         self.assertEqual(self.complete("moh", "bench", "mod"), ["module"])
-        self.assertEqual(self.complete("moh", "train", "--res"), ["--resume"])
+        self.assertEqual(self.complete("moh", "train", "--res"), ["--resume", "--resume-from"])
         self.assertEqual(self.complete("moh", "bench", "step", "--rand"), ["--random-data"])
         (self.elsewhere / "mine.yaml").touch()
         self.assertEqual(self.complete("moh", "train", "mi"), ["mine.yaml"])

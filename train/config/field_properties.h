@@ -16,7 +16,9 @@ enum class FieldProperty {
   /// May change when a run resumes: affects logging, files or the length of the run, but not what a step
   /// computes.
   kHarmlessOnResume,
-  /// Determines, with the others that have it, where the cosine decay of the learning rate ends.
+  /// Determines, with the others that have it, how the learning rate decays and where that ends. May change
+  /// when
+  /// a run resumes if the finished steps had the same rates.
   kEndsDecay,
 };
 

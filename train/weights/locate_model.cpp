@@ -113,7 +113,8 @@ std::unique_ptr<WeightFile> open_file(const fs::path& path, const std::string& p
 
 }  // namespace
 
-ModelLocation locate_model(const fs::path& path) {
+ModelLocation locate_model(const fs::path& given) {
+  const fs::path path = path_of_step(given);
   if (!path_exists(path)) fail(path, "", "a model", "no such file or folder", download_advice(path));
   if (!is_folder(path)) return {path, config_beside(path), false};
   // "runs/a/" has an empty filename().

@@ -25,7 +25,8 @@ inline constexpr std::string_view kModelPart = "model", kAveragePart = "ema";
 
 /// The model at `path`: a safetensors file, the index of a sharded one, a PyTorch file, a Hugging
 /// Face folder with one of them (safetensors before PyTorch, as the Hugging Face libraries choose), or a
-/// checkpoint of moh (a run folder, a `checkpoints` folder or one step's folder). Throws CheckpointError.
+/// checkpoint of moh (a run folder, a `checkpoints` folder, one step's folder, or "RUN@STEP"). Throws
+/// CheckpointError.
 ModelLocation locate_model(const std::filesystem::path& path);
 
 /// Opens the weights. The format is detected from the contents. Of a checkpoint, the manifest, the name of

@@ -26,8 +26,8 @@ struct TrainArgs : RunArgs {
 /// The run's configuration. A resumed run has the model of its own checkpoint: that of init.from may no
 /// longer exist, and shared heads measured on it are in the run's checkpoint.
 RunConfig finish_config(RunFile& file, const TrainArgs& args, const Families& families) {
-  if (args.start.resume && file.leaves_model_open()) {
-    if (const auto saved = saved_model(file.run().output.dir, families))
+  if (file.leaves_model_open()) {
+    if (const auto saved = saved_model(args.start, file.run().output.dir, families))
       return file.finish(ConfigUse::kData, saved.get());
   }
   return finish_run(file, families, ConfigUse::kData);
@@ -96,6 +96,11 @@ void add_train(const Commands& commands) {
   CLI::Option* overwrite =
       command.add_flag("--overwrite", args.start.overwrite, "Remove the run in output.dir and start over");
   overwrite->excludes("--resume");
+  command
+      .add_option("--resume-from", args.start.resume_from,
+                  "Begin a run of its own in output.dir from a checkpoint of another run, with its weights, "
+                  "optimiser and place in the data: RUN@STEP, or RUN for the newest")
+      ->type_name("CHECKPOINT");
   command.add_flag("--allow-older", args.start.allow_older,
                    "Resume from an older checkpoint if the newest is damaged");
   command.add_flag("--allow-changes", args.start.allow_changes,
@@ -105,6 +110,7 @@ void add_train(const Commands& commands) {
   moh train configs/llm/quickstart.yaml
   moh train configs/llm/tiny_shakespeare_moh_50.yaml data.train=input.txt output.dir=runs/moh_50
   moh train configs/llm/tiny_shakespeare_moh_50.yaml data.train=input.txt output.dir=runs/moh_50 --resume
+  moh train stable.yaml --resume-from runs/stable@8000 output.dir=runs/decay_8000 train.steps=10000 schedule.kind=linear schedule.cooldown_steps=2000
 
 )" + std::string(kExitCodes));
 }

@@ -16,12 +16,25 @@ namespace {
 /// Steps of an epoch, whose true number is not known here: one that nobody gives as a number of steps.
 constexpr std::int64_t kSomeSteps = 1'000'003;
 
-bool same_rates(const RunConfig& before, const RunConfig& now) {
-  const auto schedule = [](const RunConfig& run) {
-    return rates_of(run, length_of(run, kSomeSteps)).schedule;
-  };
-  const LrSchedule a = schedule(before), b = schedule(now);
-  return a.decay_steps == b.decay_steps || (a.kind == b.kind && !a.ends());
+LrSchedule schedule_of(const RunConfig& run) {
+  return rates_of(run, length_of(run, kSomeSteps)).schedule;
+}
+
+bool counts_epochs(const RunConfig& run) {
+  const EpochSchedule& c = run.schedule_epochs;
+  return run.train.epochs > 0 || c.warmup > 0 || c.decay > 0 || c.cooldown > 0 || !c.stepwise;
+}
+
+/// Whether a run of `now` would have had the learning rates of `before` so far, in all of the first `step`
+/// steps. Of epochs, whose steps are not known here, whether it has them from the first to the last.
+bool same_rates(const RunConfig& before, const RunConfig& now, std::int64_t step) {
+  const LrSchedule a = schedule_of(before), b = schedule_of(now);
+  const bool same_end = a.decay_steps == b.decay_steps && a.cooldown_steps == b.cooldown_steps;
+  if (a.kind == b.kind && (same_end || !a.ends())) return true;
+  if (counts_epochs(before) || counts_epochs(now)) return false;
+  for (std::int64_t t = 0; t < step; ++t)
+    if (a.at(t) != b.at(t)) return false;
+  return step > 0;
 }
 
 /// Whether the steps depend on the share of the training that is done, beside the learning rate.
@@ -30,8 +43,10 @@ bool depends_on_length(const RunConfig& run) {
   return moh != nullptr && (moh->learn_shared_until > 0 || moh->top_k_anneal_until > 0);
 }
 
-bool is_harmless(const config::FieldProperties& key, const RunConfig& before, const RunConfig& now) {
-  if (key.has(config::FieldProperty::kEndsDecay)) return same_rates(before, now) && !depends_on_length(now);
+bool is_harmless(const config::FieldProperties& key, const RunConfig& before, const RunConfig& now,
+                 std::int64_t step) {
+  if (key.has(config::FieldProperty::kEndsDecay))
+    return same_rates(before, now, step) && !depends_on_length(now);
   return key.has(config::FieldProperty::kHarmlessOnResume);
 }
 
@@ -52,30 +67,36 @@ std::string text_of_change(const ConfigChange& change) {
   return change.key + ": " + shown(change.before) + " -> " + shown(change.now);
 }
 
+/// Logs a change of what the steps compute that is let pass.
+void report(const std::string& change, OnChange on_change) {
+  if (on_change == OnChange::kNote) return log_info("branch: " + change);
+  log_warning("resume: " + change + ": results differ from those of the run that was interrupted");
+}
+
 }  // namespace
 
-std::vector<ConfigChange> config_changes(RunConfig before, RunConfig now) {
+std::vector<ConfigChange> config_changes(RunConfig before, RunConfig now, std::int64_t step) {
   if (before.task != now.task) return {{"task", before.task, now.task}};
   std::vector<ConfigChange> changes;
   const auto all = config::differences(config::describe(before, {}), config::describe(now, {}));
   for (const config::Difference& d : all)
-    changes.push_back({d.key, d.expected, d.found, is_harmless(d.properties, before, now)});
+    changes.push_back({d.key, d.expected, d.found, is_harmless(d.properties, before, now, step)});
   return changes;
 }
 
-void review_config_changes(const RunConfig& before, const RunConfig& now, bool allow,
-                           const DataContents& data) {
+void review_config_changes(const RunConfig& before, const RunConfig& now, OnChange on_change,
+                           const DataContents& data, std::int64_t step) {
   std::string refused;
-  for (const ConfigChange& change : config_changes(with_absolute_paths(before), with_absolute_paths(now))) {
+  const auto changes = config_changes(with_absolute_paths(before), with_absolute_paths(now), step);
+  for (const ConfigChange& change : changes) {
     if (change.harmless || contents_of(data, change.key)) {
-      log_info("resume: " + text_of_change(change));
-    } else if (allow) {
-      log_warning("resume: " + text_of_change(change) +
-                  ": results differ from those of the run that was interrupted");
+      log_info((on_change == OnChange::kNote ? "branch: " : "resume: ") + text_of_change(change));
+    } else if (on_change != OnChange::kRefuse) {
+      report(text_of_change(change), on_change);
     } else {
       refused += "\n  " + text_of_change(change);
       if (change.key == "train.steps") {
-        refused += " (the end of the cosine decay; schedule.decay_steps=" + change.before + " keeps it)";
+        refused += " (the end of the decay; schedule.decay_steps=" + change.before + " keeps it)";
       }
     }
   }
@@ -86,7 +107,7 @@ void review_config_changes(const RunConfig& before, const RunConfig& now, bool a
       "output.dir");
 }
 
-void review_data_changes(const DataContents& before, const DataContents& now, bool allow) {
+void review_data_changes(const DataContents& before, const DataContents& now, OnChange on_change) {
   std::vector<std::string_view> keys;
   for (const DataContents* data : {&before, &now}) {
     for (const auto& [key, contents] : *data) {
@@ -97,8 +118,8 @@ void review_data_changes(const DataContents& before, const DataContents& now, bo
   for (const std::string_view key : keys) {
     const std::string difference = difference_of(key, before, now);
     if (difference.empty()) continue;
-    if (allow)
-      log_warning("resume: " + difference + ": results differ from those of the run that was interrupted");
+    if (on_change != OnChange::kRefuse)
+      report(difference, on_change);
     else
       refused += "\n  " + difference;
   }

@@ -30,7 +30,8 @@ SharedFacts facts_of(const StartOptions& options) {
     return SharedFact{FactKind::kSettings, name, value ? "given" : "not given"};
   };
   return {given("--resume", options.resume), given("--overwrite", options.overwrite),
-          given("--allow-older", options.allow_older), given("--allow-changes", options.allow_changes)};
+          given("--allow-older", options.allow_older), given("--allow-changes", options.allow_changes),
+          SharedFact{FactKind::kSettings, "--resume-from", options.resume_from.string()}};
 }
 
 /// The facts that the processes have found out since they began: shared heads that were measured, tokenizer
@@ -122,8 +123,8 @@ TrainOutcome start_run(RunConfig config, const StartOptions& options, const RunH
 
   std::optional<CheckpointStore> store = open_checkpoints(config, host);
   CheckpointStore* const checkpoints = store ? &*store : nullptr;
-  std::optional<StoredCheckpoint> found = find_resume_point(checkpoints, config, options, host);
-  const StoredCheckpoint* const resume_from = found ? &*found : nullptr;
+  std::optional<ResumePoint> found = find_resume_point(checkpoints, config, options, host);
+  const StoredCheckpoint* const resume_from = found ? &found->checkpoint : nullptr;
   describe_device(config);
 
   const Family& family = host.families.of(config);
@@ -138,7 +139,7 @@ TrainOutcome start_run(RunConfig config, const StartOptions& options, const RunH
   share_parameters(task->model(), config, processes);
   describe_task(*task, config);
   if (resume_from)
-    review_data_changes(train_state_of(*resume_from).data, task->data_contents(), options.allow_changes);
+    review_data_changes(train_state_of(*resume_from).data, task->data_contents(), found->on_change);
 
   // Not before here: unreadable data, or a model too large for the memory, must not destroy the old run.
   host.stop.defer();

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <filesystem>
 #include <memory>
 #include <string>
 
@@ -16,8 +17,11 @@ struct RunConfig;
 
 /// How a run is started, besides its configuration.
 struct StartOptions {
-  std::string config_file;     ///< of the configuration
-  bool resume = false;         ///< resume from the newest checkpoint in output.dir, if there is one
+  std::string config_file;  ///< of the configuration
+  bool resume = false;      ///< resume from the newest checkpoint in output.dir, if there is one
+  /// Branch: a new run in output.dir that goes on from this checkpoint of another run (resolve_checkpoint),
+  /// as the other would have with the configuration of this one; with `resume`, unless it has one of its own.
+  std::filesystem::path resume_from = {};
   bool overwrite = false;      ///< remove the run that is in output.dir
   bool allow_older = false;    ///< when the newest checkpoint is damaged, use the one before
   bool allow_changes = false;  ///< resume although the configuration changes what the steps compute

@@ -117,7 +117,19 @@ std::vector<CheckpointInfo> list_checkpoints(const fs::path& checkpoints_folder)
   return all;
 }
 
-fs::path resolve_checkpoint(const fs::path& path) {
+fs::path path_of_step(const fs::path& path) {
+  const std::string text = path.string();
+  const std::size_t at = text.rfind('@');
+  if (at == std::string::npos || at == 0 || path_exists(path)) return path;
+  std::int64_t step = -1;
+  const char* end = text.data() + text.size();
+  const auto number = std::from_chars(text.data() + at + 1, end, step);
+  if (number.ec != std::errc() || number.ptr != end || step < 0) return path;
+  return fs::path(text.substr(0, at)) / "checkpoints" / checkpoint_folder_name(step);
+}
+
+fs::path resolve_checkpoint(const fs::path& given) {
+  const fs::path path = path_of_step(given);
   // "runs/a/step_00000100/" has an empty filename().
   fs::path folder = path.has_filename() ? path : path.parent_path();
   if (!path_exists(folder)) {

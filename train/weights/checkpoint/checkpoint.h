@@ -58,8 +58,12 @@ std::optional<std::int64_t> step_of_folder_name(std::string_view name);
 /// Checksums of the files are verified when they are read (stored_checkpoint.h).
 std::vector<CheckpointInfo> list_checkpoints(const std::filesystem::path& checkpoints_folder);
 
-/// The step folder that a user means by `path`: a step folder itself, or the newest checkpoint of a
-/// `checkpoints` folder or of a run folder. Throws CheckpointError if there is none, and if the newest is
+/// The path of a checkpoint that a user names by its run and its step: RUN/checkpoints/step_00001200 for
+/// "RUN@1200". Another path, and one that exists, stays as it is.
+std::filesystem::path path_of_step(const std::filesystem::path& path);
+
+/// The step folder that a user means by `path`: a step folder itself, "RUN@STEP", or the newest checkpoint of
+/// a `checkpoints` folder or of a run folder. Throws CheckpointError if there is none, and if the newest is
 /// incomplete: falling back to an older one silently would lose work.
 std::filesystem::path resolve_checkpoint(const std::filesystem::path& path);
 

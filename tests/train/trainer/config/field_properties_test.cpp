@@ -195,7 +195,13 @@ TEST_CASE("field properties: keys that a resumed run may change") {
                       "train.stop_after_seconds",
                       "optim.fused_update"};
   const Keys of_steps = {"init.distill.", "comm.gradients"};
-  const Keys ends_decay = {"train.steps", "train.epochs", "schedule.decay_steps", "schedule.decay_epochs"};
+  const Keys ends_decay = {"train.steps",
+                           "train.epochs",
+                           "schedule.kind",
+                           "schedule.decay_steps",
+                           "schedule.cooldown_steps",
+                           "schedule.decay_epochs",
+                           "schedule.cooldown_epochs"};
   check_keys(LanguageRun(), FieldProperty::kHarmlessOnResume, joined(every, {"sample.", "data.cache"}),
              of_steps);
   check_keys(ImageRun(), FieldProperty::kHarmlessOnResume, every, of_steps);
