@@ -24,6 +24,14 @@ std::int64_t sum_of(std::span<const std::int64_t> lengths) {
   return sum;
 }
 
+/// Keys that a token sees on average, where each of the `tokens` of sentence i sees keys(i) of them.
+template <class Keys>
+double mean_keys(std::span<const std::int64_t> tokens, const Keys& keys) {
+  double pairs = 0;
+  for (std::size_t i = 0; i < tokens.size(); ++i) pairs += static_cast<double>(tokens[i]) * keys(i);
+  return pairs / static_cast<double>(sum_of(tokens));
+}
+
 void require_sentences(std::string_view what, std::span<const std::int64_t> lengths) {
   const auto refuse = [&](const std::string& expected, const std::string& found) {
     throw ValueError(error_message("translation", what, expected, found));
@@ -101,6 +109,9 @@ PackedPairs pack_pairs(std::span<const SentencePair> pairs) {
   packed.target_positions = sentences.positions;
   packed.target_starts = sentences.starts;
   packed.longest_target = sentences.longest;
+  packed.mean_target =
+      mean_keys(of_target, [&](std::size_t i) { return static_cast<double>(of_target[i] + 1) / 2; });
+  packed.mean_memory = mean_keys(of_target, [&](std::size_t i) { return static_cast<double>(of_source[i]); });
   add_memory_ranges(packed, pairs);
   return packed;
 }
@@ -118,6 +129,7 @@ PackedPairs pack_sources(const Tensor& tokens, std::span<const std::int64_t> len
   packed.source_starts = sentences.starts;
   packed.source_ends = sentences.ends;
   packed.longest_source = sentences.longest;
+  packed.mean_source = mean_keys(lengths, [&](std::size_t i) { return static_cast<double>(lengths[i]); });
   return packed;
 }
 

@@ -23,6 +23,9 @@ struct PackedPairs {
   Tensor target_starts;                       ///< [1, T] int32: the first of the sentence's tokens in T
   Tensor memory_starts, memory_ends;  ///< [1, T] int32: the source sentence is tokens [start, end) of S
   std::int64_t longest_source = 0, longest_target = 0;  ///< tokens of the longest sentence of each side
+  /// Keys that a token sees on average (PackedSequences::mean_visible): in self-attention of the source, in
+  /// causal self-attention of the target, and in attention from the target to the source.
+  double mean_source = 0, mean_target = 0, mean_memory = 0;
 
   PackedPairs to(Device device) const;
 };

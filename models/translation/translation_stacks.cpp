@@ -77,8 +77,10 @@ TranslationEncoder::TranslationEncoder(const TranslationConfig& c, Placement pla
 
 Variable TranslationEncoder::forward(const PackedPairs& pairs, const ForwardContext& context,
                                      std::vector<LayerRouting>& routing) const {
-  const AttentionOptions mask{
-      .causal = false, .document_starts = pairs.source_starts, .document_ends = pairs.source_ends};
+  const AttentionOptions mask{.causal = false,
+                              .document_starts = pairs.source_starts,
+                              .document_ends = pairs.source_ends,
+                              .sequences = {.mean_visible = pairs.mean_source}};
   Variable x = embedding_(pairs.source, pairs.source_positions, context);
   for (const std::unique_ptr<EncoderLayer>& each : layers_) {
     take(run_layer(recompute_, x, context,
@@ -107,9 +109,12 @@ TranslationDecoder::TranslationDecoder(const TranslationConfig& c, const Variabl
 Variable TranslationDecoder::forward(const PackedPairs& pairs, const Variable& memory,
                                      const ForwardContext& context,
                                      std::vector<LayerRouting>& routing) const {
-  const AttentionOptions self{.document_starts = pairs.target_starts};
-  const AttentionOptions cross{
-      .causal = false, .document_starts = pairs.memory_starts, .document_ends = pairs.memory_ends};
+  const AttentionOptions self{.document_starts = pairs.target_starts,
+                              .sequences = {.mean_visible = pairs.mean_target}};
+  const AttentionOptions cross{.causal = false,
+                               .document_starts = pairs.memory_starts,
+                               .document_ends = pairs.memory_ends,
+                               .sequences = {.mean_visible = pairs.mean_memory}};
   Variable x = embedding_(pairs.target, pairs.target_positions, context);
   for (const std::unique_ptr<DecoderLayer>& each : layers_) {
     const DecoderLayer& layer = *each;

@@ -110,6 +110,16 @@ class Translation(translation_support.TranslationTest, ranks.RanksTest):
                     self.assertAlmostEqual(configured["peak_bytes"][purpose], measured, delta=0.05 * measured, msg=purpose)
                 self.assertEqual(plan["parameters"], step["parameters"])
 
+    def test_the_plan_counts_the_keys_of_the_sentences(self):
+        def flops_per_token(*settings):
+            return json.loads(self.moh("plan", "run.yaml", "data.batch_tokens=1024", *settings, "--json"))["flops_per_token"]
+        dense = ("model.moh.router=none", "model.moh.num_shared=0", "model.moh.top_k=0")
+        for heads, active in ((dense, 4), ((), 3)):
+            # Made-up sentences of 32 tokens, and of 16: a token of the encoder sees 16 keys less, and as many in the source; one of the
+            # decoder 8 less. A key is 4 operations for each element of an active head, and twice as many in the backward pass.
+            fewer = (16 + 8 + 16) * 3 * 4 * active * 8
+            self.assertAlmostEqual(flops_per_token(*heads) - flops_per_token(*heads, "data.max_length=16"), fewer, places=3)
+
     def test_epochs_count_token_batches(self):
         output = self.moh("train", "run.yaml", "train.epochs=2", "eval.every_epochs=1", "checkpoint.every=0")
         self.assertEqual(len(self.evaluations()), 2)

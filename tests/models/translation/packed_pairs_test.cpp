@@ -36,6 +36,9 @@ TEST_CASE("packed pairs: tokens, places and ranges of keys of sentences one afte
   CHECK(packed.memory_ends.shape() == Shape{1, 5});
   CHECK(packed.longest_source == 3);
   CHECK(packed.longest_target == 3);
+  CHECK(packed.mean_source == (3 * 3 + 1 * 1) / 4.0);
+  CHECK(packed.mean_target == (1 + 2 + 1 + 2 + 3) / 5.0);
+  CHECK(packed.mean_memory == (2 * 3 + 3 * 1) / 5.0);
   CHECK(packed.to(kCpu).target.shares_storage_with(packed.target));
 }
 

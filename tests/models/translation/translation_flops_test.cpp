@@ -5,6 +5,7 @@
 
 #include "autograd/profile.h"
 #include "core/device_clock.h"
+#include "core/dry_run.h"
 #include "ops/loss/cross_entropy.h"
 #include "tests/models/translation/tiny_translation.h"
 
@@ -36,6 +37,18 @@ double flops(const TranslationConfig& config, const PackedPairs& pairs) {
 }
 
 }  // namespace
+
+TEST_CASE("translation: a dry run, which has no ranges of keys, reports the FLOPs of the sentences") {
+  const TranslationText text = some_translations({{90, 80}, {3, 7}, {70, 75}});
+  for (const TranslationKind& kind : translation_kinds()) {
+    CAPTURE(kind.name);
+    TranslationConfig c = kind.config;
+    c.max_positions = 100;
+    const double real = flops(c, text.packed());
+    const DryRunScope scope;
+    CHECK(flops(c, text.packed()) == Approx(real).epsilon(1e-12));
+  }
+}
 
 TEST_CASE("translation: FLOPs of a routed step are fewer by those of the heads that are skipped") {
   TranslationConfig c = wide();
