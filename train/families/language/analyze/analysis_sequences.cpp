@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "core/error.h"
+#include "train/families/language/analyze/token_table.h"
 
 namespace moh {
 
@@ -22,6 +23,11 @@ void require_at_least(std::string_view what, std::int64_t least, std::int64_t va
 
 }  // namespace
 
+void require_amounts(const AnalyzeOptions& options) {
+  require_at_least("tokens of a source", 0, options.max_tokens);
+  require_at_least("tokens for the similarity of heads", 1, options.similarity_tokens);
+}
+
 AnalysisSequences::AnalysisSequences(TokenSourcePtr tokens, const AnalyzeOptions& options,
                                      std::int32_t number)
     : tokens_(std::move(tokens)),
@@ -30,8 +36,7 @@ AnalysisSequences::AnalysisSequences(TokenSourcePtr tokens, const AnalyzeOptions
       batch_size_(options.batch_size) {
   require_at_least("sequence length", 1, length_);
   require_at_least("batch size", 1, batch_size_);
-  require_at_least("tokens of a source", 0, options.max_tokens);
-  require_at_least("tokens for the similarity of heads", 1, options.similarity_tokens);
+  require_amounts(options);
   const std::int64_t size = tokens_->size();
   if (size == 0) throw DataError(error_message("analyze", "text", "at least one token", "none"));
   all_windows_ = size / length_;
@@ -80,14 +85,7 @@ AnalysisPass AnalysisSequences::at(std::int64_t index) const {
 void count_tokens(const AnalysisSequences& sequences, std::span<std::int64_t> counts) {
   for (std::int64_t i = 0; i < sequences.size(); ++i) {
     const Tensor ids = sequences.at(i).ids;
-    for (const std::int64_t id : ids.span<std::int64_t>()) {
-      if (id < 0 || id >= static_cast<std::int64_t>(counts.size())) {
-        throw DataError(error_message("analyze", "token id",
-                                      "below the vocabulary's " + std::to_string(counts.size()),
-                                      std::to_string(id)));
-      }
-      ++counts[static_cast<std::size_t>(id)];
-    }
+    count_ids(ids.span<std::int64_t>(), counts);
   }
 }
 

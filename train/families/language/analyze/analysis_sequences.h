@@ -9,6 +9,9 @@
 
 namespace moh {
 
+/// Throws ValueError for amounts of tokens out of range: max_tokens and similarity_tokens.
+void require_amounts(const AnalyzeOptions& options);
+
 /// The analysed part of a token stream: windows that do not overlap, with `max_tokens` tokens in total,
 /// spread evenly over the stream, so that it is representative. If everything is read, the rest at the end, a
 /// shorter window, is a batch of its own. Deterministic given the stream and the sizes.

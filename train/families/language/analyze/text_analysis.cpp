@@ -1,15 +1,13 @@
 #include "train/families/language/analyze/text_analysis.h"
 
-#include <algorithm>
 #include <memory>
-#include <numeric>
 #include <span>
 #include <string_view>
 #include <utility>
 
 #include "core/error.h"
-#include "train/base/io/printable.h"
 #include "train/families/language/analyze/analysis_sequences.h"
+#include "train/families/language/analyze/token_table.h"
 #include "train/families/language/data/document_marks.h"
 #include "train/families/language/language_data.h"
 #include "train/families/language/language_run.h"
@@ -20,10 +18,6 @@ namespace moh {
 namespace {
 
 void check_options(const Llama& model, const AnalyzeOptions& options) {
-  if (options.top_tokens < 0) {
-    throw ValueError(
-        error_message("analyze", "tokens in the table", "0 or more", std::to_string(options.top_tokens)));
-  }
   if (options.sequence_length > model.config().max_positions) {
     throw ValueError(error_message("analyze", "sequence length",
                                    "at most " + std::to_string(model.config().max_positions) + " positions",
@@ -40,62 +34,10 @@ AnalyzedModel sizes_of(const LlamaConfig& c) {
           .vocab_size = c.vocab_size};
 }
 
-std::vector<TokenId> encoded_whole(const Tokenizer& tokenizer, const std::string& text) {
-  std::vector<TokenId> ids;
-  tokenizer.encode(text, ids);
-  return ids;
-}
-
-/// The tokens that options.tokens names by their text.
-std::vector<TokenId> chosen_tokens(const Tokenizer& tokenizer, const std::vector<std::string>& texts) {
-  std::vector<TokenId> chosen;
-  for (const std::string& text : texts) {
-    std::vector<TokenId> ids;
-    try {
-      ids = encoded_whole(tokenizer, text);
-    } catch (const DataError& error) {
-      throw DataError("analyze: token '" + printable(text) + "': " + error.what());
-    }
-    if (ids.size() != 1) {
-      throw ValueError(error_message("analyze", "token '" + printable(text) + "'",
-                                     "the text of one token of " + std::string(tokenizer.name()),
-                                     std::to_string(ids.size()) + " tokens"));
-    }
-    if (std::ranges::find(chosen, ids[0]) == chosen.end()) chosen.push_back(ids[0]);
-  }
-  return chosen;
-}
-
-/// The most frequent ids that occur; ties: the lower id first.
-std::vector<TokenId> most_frequent(std::span<const std::int64_t> counts, std::int64_t number) {
-  std::vector<TokenId> ids(counts.size());
-  std::iota(ids.begin(), ids.end(), 0);
-  const auto count = [&](TokenId id) { return counts[static_cast<std::size_t>(id)]; };
-  const auto kept = std::min(ids.size(), static_cast<std::size_t>(number));
-  std::ranges::partial_sort(ids, ids.begin() + static_cast<std::ptrdiff_t>(kept), [&](TokenId a, TokenId b) {
-    return count(a) != count(b) ? count(a) > count(b) : a < b;
-  });
-  ids.resize(kept);
-  std::erase_if(ids, [&](TokenId id) { return count(id) == 0; });
-  return ids;
-}
-
-std::vector<ShownToken> token_table(const Tokenizer& tokenizer, const AnalyzeOptions& options,
-                                    std::span<const std::int64_t> counts) {
-  std::vector<ShownToken> table;
-  for (const TokenId id : options.tokens.empty() ? most_frequent(counts, options.top_tokens)
-                                                 : chosen_tokens(tokenizer, options.tokens)) {
-    // A model's vocabulary may be padded beyond the tokenizer's.
-    const bool known = id < tokenizer.vocab_size();
-    table.push_back(
-        {id, known ? printable(tokenizer.token_bytes(id)) : "", counts[static_cast<std::size_t>(id)]});
-  }
-  return table;
-}
-
 void add_text(AnalysisInputs& inputs, const Llama& model, const Tokenizer& tokenizer,
               const std::string& text) {
-  const std::vector<TokenId> ids = encoded_whole(tokenizer, text);
+  std::vector<TokenId> ids;
+  tokenizer.encode(text, ids);
   const auto length = static_cast<std::int64_t>(ids.size());
   if (length == 0) return;
   if (length > model.config().max_positions) {
@@ -104,8 +46,7 @@ void add_text(AnalysisInputs& inputs, const Llama& model, const Tokenizer& token
                                    std::to_string(length)));
   }
   inputs.text = tensor_of<TokenId>({1, length}, ids);
-  for (const TokenId id : ids)
-    inputs.text_tokens.push_back({.id = id, .text = printable(tokenizer.token_bytes(id))});
+  for (const TokenId id : ids) inputs.text_tokens.push_back({.id = id, .text = shown_text(tokenizer, id)});
 }
 
 /// Where the documents of sequences [B, T] begin.
