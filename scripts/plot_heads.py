@@ -75,6 +75,11 @@ def is_routed(report):
     return any(layer["routed"] for layer in report["layers"])
 
 
+def layer_names(report):
+    """The numbers of the layers, with their names where they are of several kinds, as in a model that translates."""
+    return [" ".join([str(layer["layer"]), *([layer["name"]] if "name" in layer else [])]) for layer in report["layers"]]
+
+
 def heads_of(layer):
     """The number of a layer's heads, which may be another in each stage."""
     return len(layer["rank"]["heads"])
@@ -136,11 +141,11 @@ def heat_map(axes, rows, low, high):
     return image
 
 
-def draw_layers(axes, rows, low, high, title):
+def draw_layers(axes, rows, low, high, title, names):
     image = heat_map(axes, rows, low, high)
     axes.set(title=title, xlabel="head", ylabel="layer")
     set_centred_ticks(axes.xaxis, len(rows[0]), most=8)
-    set_centred_ticks(axes.yaxis, len(rows))
+    set_centred_ticks(axes.yaxis, len(rows), names=names)
     return image
 
 
@@ -175,7 +180,7 @@ def mark_shared(axes, report, **style):
 
 def draw_panel_of_gates(figure, axes, report, field, title):
     rows = rows_of(report, field)
-    image = draw_layers(axes, rows, min(smallest(rows), 0.0), largest(rows), title)
+    image = draw_layers(axes, rows, min(smallest(rows), 0.0), largest(rows), title, layer_names(report))
     # Where heads are many, cells are small: thick lines around scattered ones would hide what they outline.
     mark_shared(axes, report, fill=False, edgecolor="black", linewidth=min(1.0, 16 / report["model"]["heads"]))
     figure.colorbar(image, ax=axes, pad=0.02)
@@ -194,7 +199,7 @@ def draw_loads(report):
     loads = [without_shared(report, rows_of(report, "load", source)) for _, source in panels]
     high = max(largest(rows) for rows in loads)
     for axes, rows, (title, _) in zip(places, loads, panels):
-        image = draw_layers(axes, rows, 0.0, high, title)
+        image = draw_layers(axes, rows, 0.0, high, title, layer_names(report))
         mark_shared(axes, report, **SHARED)
         figure.colorbar(image, ax=axes, pad=0.02)
     draw_panel_of_gates(figure, places[len(panels)], report, "gate_mean", "Mean gate of the tokens that use it")
@@ -285,7 +290,7 @@ def draw_similarities(report, layers):
         for axes, matrix, layer, order in zip(row, matrices, layers, orders):
             image = draw_matrix(axes, matrix, low, high, order, report["layers"][layer]["shared"])
             mean = report["layers"][layer]["similarity"][kind]["mean"]["all"]
-            axes.set_title(f"layer {layer}" + ("" if mean is None else f", mean {mean:.3f}"))
+            axes.set_title(f"layer {layer_names(report)[layer]}" + ("" if mean is None else f", mean {mean:.3f}"))
         row[0].set_ylabel("head")
         figure.colorbar(image, ax=list(row), label=name, pad=0.01)
     return figure
@@ -306,7 +311,8 @@ def draw_bars(axes, report, field, title):
     axes.set(title=title, xlabel="layer")
     axes.grid(False, axis="x")
     shown = range(0, len(report["layers"]), math.ceil(len(report["layers"]) / 16))
-    axes.set_xticks(list(shown), [str(i) for i in shown])
+    names = [layer_names(report)[i] for i in shown]
+    axes.set_xticks(list(shown), names, **({} if all(name.isdigit() for name in names) else {"rotation": 90}))
 
 
 def draw_ranks(report):

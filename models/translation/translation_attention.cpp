@@ -73,7 +73,7 @@ LayerOutput TranslationAttention::forward(const Variable& x, const Variable& mem
   }
   const Variable heads = attend(p.q, p.k, p.v, p.chosen(), options);
   const Variable out = scaled_heads(output_gate_(x, heads), context.head_scales_of(layer_));
-  if (context.observer != nullptr) show(context, x, p, out, mask);
+  if (context.observer != nullptr) show(*context.observer, x, p, out, mask, memory.defined());
   LayerOutput output{projected(out, p), {}};
   if (p.choice) output.routing = summarize(*p.choice);
   return output;
@@ -108,21 +108,24 @@ Variable TranslationAttention::decode(const Variable& x, const MemoryKeys& memor
   return projected(output_gate_(x, heads), p);
 }
 
-/// Scores are shown where a mask of the trace expresses the layer's: in causal self-attention.
-void TranslationAttention::show(const ForwardContext& context, const Variable& x, const Projections& p,
-                                const Variable& heads, const AttentionOptions& mask) const {
+/// Causal attention is the decoder's, and attention to a memory from the decoder to the encoder.
+void TranslationAttention::show(AttentionObserver& observer, const Variable& x, const Projections& p,
+                                const Variable& heads, const AttentionOptions& mask, bool to_memory) const {
+  constexpr std::size_t kSource = 0, kTarget = 1;
   const bool has_heads = !p.choice || p.choice->rule->keeps_heads();
-  context.observer->observe(
-      {.layer = layer_,
-       .x = x.value(),
-       .q = mask.causal ? p.q.value() : Tensor(),
-       .k = mask.causal ? p.k.value() : Tensor(),
-       .v = mask.causal ? p.v.value() : Tensor(),
-       .heads = has_heads ? heads.value() : heads_in_slots(p.q, p.k, p.v, *p.choice, mask),
-       .output = has_heads ? out_proj_.weight().value() : Tensor(),
-       .causal = mask.causal,
-       .document_starts = mask.causal ? mask.document_starts : Tensor(),
-       .choice = p.chosen()});
+  observer.observe({.layer = layer_,
+                    .x = x.value(),
+                    .q = p.q.value(),
+                    .k = p.k.value(),
+                    .v = p.v.value(),
+                    .heads = has_heads ? heads.value() : heads_in_slots(p.q, p.k, p.v, *p.choice, mask),
+                    .output = has_heads ? out_proj_.weight().value() : Tensor(),
+                    .causal = mask.causal,
+                    .document_starts = mask.document_starts,
+                    .document_ends = mask.document_ends,
+                    .side = mask.causal || to_memory ? kTarget : kSource,
+                    .key_side = mask.causal ? kTarget : kSource,
+                    .choice = p.chosen()});
 }
 
 }  // namespace moh

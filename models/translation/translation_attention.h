@@ -54,8 +54,8 @@ class TranslationAttention : public Module {
 
   std::pair<Variable, Variable> keys_and_values(const Variable& tokens) const;
   Variable projected(const Variable& heads, const Projections& p) const;
-  void show(const ForwardContext& context, const Variable& x, const Projections& p, const Variable& heads,
-            const AttentionOptions& mask) const;
+  void show(AttentionObserver& observer, const Variable& x, const Projections& p, const Variable& heads,
+            const AttentionOptions& mask, bool to_memory) const;
 
   std::int64_t layer_, head_dim_;
   double dropout_;

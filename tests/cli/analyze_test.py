@@ -1,10 +1,7 @@
 """moh analyze: what a trained model's heads do, as tables and as JSON."""
 
-import array
 import json
-import math
 import signal
-import struct
 
 import support
 
@@ -144,19 +141,8 @@ class Analyze(support.MohTest):
     def dumped(self, *arguments, run="run"):
         """Metadata, and name -> (type, shape, values), of a dump."""
         self.analyze("--dump", "dump.safetensors", "--overwrite", *arguments, run=run)
-        data = (self.folder / "dump.safetensors").read_bytes()
         self.assertFalse([path.name for path in self.folder.iterdir() if "parts" in path.name])
-        (size,) = struct.unpack("<Q", data[:8])
-        header = json.loads(data[8:8 + size])
-        codes = {"F32": "f", "U8": "B", "I32": "i", "I64": "q", "BF16": "H"}
-        tensors = {}
-        for name, entry in header.items():
-            if name != "__metadata__":
-                begin, end = entry["data_offsets"]
-                values = array.array(codes[entry["dtype"]], data[8 + size + begin:8 + size + end])
-                self.assertEqual(len(values), math.prod(entry["shape"]))
-                tensors[name] = (entry["dtype"], entry["shape"], values)
-        return header["__metadata__"], tensors
+        return support.read_dump(self.folder / "dump.safetensors")
 
     def test_a_dump_has_what_the_report_counts(self):
         self.train()

@@ -8,6 +8,7 @@ import array
 import copy
 import fcntl
 import json
+import math
 import os
 import pathlib
 import random
@@ -372,6 +373,22 @@ def read_tensors(path, ending=""):
         values.frombytes(data[8 + header_size + begin:8 + header_size + end])
         tensors[name] = values
     return tensors
+
+
+def read_dump(path):
+    """The metadata of a safetensors file, and its tensors by name: (type, shape, flat array); of bfloat16 the bits."""
+    data = path.read_bytes()
+    (header_size,) = struct.unpack("<Q", data[:8])
+    header = json.loads(data[8:8 + header_size])
+    codes = {"F32": "f", "U8": "B", "I32": "i", "I64": "q", "BF16": "H"}
+    tensors = {}
+    for name, entry in header.items():
+        if name != "__metadata__":
+            begin, end = entry["data_offsets"]
+            values = array.array(codes[entry["dtype"]], data[8 + header_size + begin:8 + header_size + end])
+            assert len(values) == math.prod(entry["shape"]), name
+            tensors[name] = (entry["dtype"], entry["shape"], values)
+    return header["__metadata__"], tensors
 
 
 def main():

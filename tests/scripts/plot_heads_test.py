@@ -161,6 +161,14 @@ class PlotHeadsTest(unittest.TestCase):
         self.assertEqual([text.get_text() for text in left.get_legend().get_texts()],
                          ["all heads (of 4)", "shared heads (of 4)", "routed heads (of 4)"])
 
+    def test_layers_of_several_kinds_have_their_names(self):
+        report = report_of([{**moh_layer(0), "name": "encoder self 0"}, {**moh_layer(1), "name": "decoder cross 0"}])
+        names = ["0 encoder self 0", "1 decoder cross 0"]
+        self.assertEqual([label.get_text() for label in plot_heads.draw_loads(report).axes[0].get_yticklabels()], names)
+        self.assertEqual([label.get_text() for label in plot_heads.draw_ranks(report).axes[0].get_xticklabels()], names)
+        matrix = plot_heads.draw_similarities(report, [1]).axes[0]
+        self.assertIn("layer 1 decoder cross 0", matrix.get_title(loc="left") or matrix.get_title())
+
     def test_layers_are_chosen_at_even_distances_or_by_name(self):
         report = report_of([dense_layer(i) for i in range(32)])
         self.assertEqual(plot_heads.chosen_layers(report, None), [0, 6, 12, 19, 25, 31])

@@ -72,16 +72,21 @@ std::int64_t parameters_of_preset(std::string_view name) {
   return count_parameters(TranslationModel(preset_config(translation_presets(), name), DType::kFloat32));
 }
 
-/// The layers of attention as they are seen, with the number of their queries.
+/// The layers of attention as they are seen, with the numbers of their queries and keys, and whose they are.
 class SeenLayers : public AttentionObserver {
  public:
   void observe(const AttentionTrace& trace) override {
     layers.push_back(trace.layer);
     tokens.push_back(trace.heads.dim(1));
-    scores.push_back(trace.q.defined());
+    keys.push_back(trace.k.dim(1));
+    sides.push_back({trace.side, trace.key_side});
+    causal.push_back(trace.causal);
+    CHECK(trace.document_starts.dim(1) == trace.q.dim(1));
+    CHECK(trace.document_ends.defined() == !trace.causal);
   }
-  std::vector<std::int64_t> layers, tokens;
-  std::vector<bool> scores;
+  std::vector<std::int64_t> layers, tokens, keys;
+  std::vector<std::pair<std::size_t, std::size_t>> sides;
+  std::vector<bool> causal;
 };
 
 }  // namespace
@@ -297,7 +302,10 @@ TEST_CASE("translation: an observer sees each attention layer once, by number, a
     CHECK(same_bits(model.forward(text.packed(), {.observer = &seen}).logits.value(), expected));
     CHECK(seen.layers == std::vector<std::int64_t>{0, 1, 2, 3, 4, 5});
     CHECK(seen.tokens == std::vector<std::int64_t>{source, source, target, target, target, target});
-    CHECK(seen.scores == std::vector<bool>{false, false, true, false, true, false});
+    CHECK(seen.keys == std::vector<std::int64_t>{source, source, target, source, target, source});
+    CHECK(seen.sides ==
+          std::vector<std::pair<std::size_t, std::size_t>>{{0, 0}, {0, 0}, {1, 1}, {1, 0}, {1, 1}, {1, 0}});
+    CHECK(seen.causal == std::vector<bool>{false, false, true, false, true, false});
   }
 }
 

@@ -133,10 +133,15 @@ WeightFile::Metadata dump_metadata(const HeadReport& report, std::string_view fa
   std::string sources;
   for (const AnalyzedSource& source : report.sources)
     sources += (sources.empty() ? "" : "\n") + printable(source.name);
-  return {{"model", report.checkpoint},
-          {"family", std::string(family)},
-          {"layers", std::to_string(report.layers.size())},
-          {"source_names", sources}};
+  WeightFile::Metadata metadata = {{"model", report.checkpoint},
+                                   {"family", std::string(family)},
+                                   {"layers", std::to_string(report.layers.size())},
+                                   {"source_names", sources}};
+  std::string layers;
+  for (const AnalyzedLayer& layer : report.model.layer_kinds)
+    layers += (layers.empty() ? "" : "\n") + name_of(layer);
+  if (!layers.empty()) metadata["layer_names"] = layers;
+  return metadata;
 }
 
 int analyze_in(const AnalyzeArgs& args, const Families& families, StopSignal& stop, Communicator& processes) {

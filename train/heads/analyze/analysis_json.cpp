@@ -59,11 +59,12 @@ Json rank_json(const FeatureRank& rank) {
 
 Json layer_json(const HeadReport& report, std::size_t index) {
   const LayerReport& layer = report.layers[index];
-  Json object = {{"layer", index},
-                 {"shared", layer.heads.shared.size()},
+  Json object = {{"layer", index}};
+  if (!report.model.layer_kinds.empty()) object["name"] = name_of(report.model.layer_kinds.at(index));
+  object.update({{"shared", layer.heads.shared.size()},
                  {"routed", layer.heads.routed.size()},
                  {"top_k", layer.heads.top_k},
-                 {"shared_heads", layer.heads.shared}};
+                 {"shared_heads", layer.heads.shared}});
   if (layer.use) {
     object.update(use_json(layer, *layer.use));
     object["by_source"] = Json::array();
@@ -120,8 +121,10 @@ std::string to_json(const HeadReport& report) {
   for (std::size_t i = 0; i < report.layers.size(); ++i) object["layers"].push_back(layer_json(report, i));
   object["token_table"] = tokens_json(report);
   object["text"] = Json::array();
-  for (const TextTokenReport& token : report.text)
+  for (const TextTokenReport& token : report.text) {
     object["text"].push_back({{"id", token.id}, {"text", token.text}, {"heads", token.heads}});
+    if (!model.sides.empty()) object["text"].back()["side"] = model.sides.at(token.side);
+  }
   return object.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 

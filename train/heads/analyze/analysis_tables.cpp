@@ -41,13 +41,33 @@ std::string shown_rank(const LayerReport& layer, std::string_view group) {
          format_fixed(rank->effective, 1);
 }
 
+/// The number of a layer, and its name where layers are of several kinds.
+std::string label(const HeadReport& report, std::size_t layer) {
+  std::string number = std::to_string(layer);
+  if (report.model.layer_kinds.empty()) return number;
+  return number + " " + name_of(report.model.layer_kinds.at(layer));
+}
+
+/// The label in a column of the tables.
+std::string first_column(const HeadReport& report, std::string text) {
+  std::size_t width = 6;
+  for (std::size_t i = 0; i < report.layers.size(); ++i) width = std::max(width, label(report, i).size() + 2);
+  text.resize(std::max(width, text.size()), ' ');
+  return text;
+}
+
+std::string row_label(const HeadReport& report, std::size_t layer) {
+  return first_column(report, label(report, layer));
+}
+
 void write_loads(std::ostream& out, const HeadReport& report) {
-  line(out, "%-6s%-22s%9s%9s%9s%9s%11s", "layer", "heads", "min load", "mean", "max", "entropy", "imbalance");
+  line(out, "%s%-22s%9s%9s%9s%9s%11s", first_column(report, "layer").c_str(), "heads", "min load", "mean",
+       "max", "entropy", "imbalance");
   for (std::size_t i = 0; i < report.layers.size(); ++i) {
     const LayerReport& layer = report.layers[i];
     const std::vector<double> load = layer.use ? layer.routed_load(*layer.use) : std::vector<double>();
     if (load.empty()) {
-      line(out, "%-6zu%lld, %s", i, static_cast<long long>(layer.heads.heads),
+      line(out, "%s%lld, %s", row_label(report, i).c_str(), static_cast<long long>(layer.heads.heads),
            layer.heads.is_moh() ? "all of them shared" : "dense");
       continue;
     }
@@ -55,16 +75,18 @@ void write_loads(std::ostream& out, const HeadReport& report) {
     const std::string heads = std::to_string(layer.heads.shared.size()) + " shared, " +
                               std::to_string(layer.heads.top_k) + " of " +
                               std::to_string(layer.heads.routed.size());
-    line(out, "%-6zu%-22s%9.3f%9.3f%9.3f%9s%11s", i, heads.c_str(), std::ranges::min(load),
+    line(out, "%s%-22s%9.3f%9.3f%9.3f%9s%11s", row_label(report, i).c_str(), heads.c_str(),
+         std::ranges::min(load),
          std::accumulate(load.begin(), load.end(), 0.0) / static_cast<double>(load.size()),
          std::ranges::max(load), shown(balance.entropy).c_str(), shown(balance.imbalance, 2).c_str());
   }
 }
 
 void write_pairs(std::ostream& out, const HeadReport& report) {
-  line(out, "\n%-6s%27s%27s%27s", "layer", "similarity of attention", "of outputs", "of contributions");
-  line(out, "%-6s%9s%9s%9s%9s%9s%9s%9s%9s%9s", "", "all", "shared", "routed", "all", "shared", "routed",
-       "all", "shared", "routed");
+  line(out, "\n%s%27s%27s%27s", first_column(report, "layer").c_str(), "similarity of attention",
+       "of outputs", "of contributions");
+  line(out, "%s%9s%9s%9s%9s%9s%9s%9s%9s%9s", first_column(report, "").c_str(), "all", "shared", "routed",
+       "all", "shared", "routed", "all", "shared", "routed");
   for (std::size_t i = 0; i < report.layers.size(); ++i) {
     const LayerReport& layer = report.layers[i];
     const HeadGroup all = layer.heads.groups().front(), shared{"shared", layer.heads.shared},
@@ -73,35 +95,42 @@ void write_pairs(std::ostream& out, const HeadReport& report) {
     for (const HeadPairs* pairs :
          {&layer.similarity->attention(), &layer.similarity->outputs(), &layer.similarity->contributions()}) {
       for (const HeadGroup* group : {&all, &shared, &routed}) {
-        char cell[16];
-        std::snprintf(cell, sizeof cell, "%9s", shown(pairs->mean(*group, *group)).c_str());
-        cells += cell;
+        char mean[16];
+        std::snprintf(mean, sizeof mean, "%9s", shown(pairs->mean(*group, *group)).c_str());
+        cells += mean;
       }
     }
-    line(out, "%-6zu%s", i, cells.c_str());
+    line(out, "%s%s", row_label(report, i).c_str(), cells.c_str());
   }
 }
 
 void write_ranks(std::ostream& out, const HeadReport& report) {
-  line(out, "\n%-6s%20s%20s%20s", "layer", "rank, effective: all", "shared", "routed");
+  line(out, "\n%s%20s%20s%20s", first_column(report, "layer").c_str(), "rank, effective: all", "shared",
+       "routed");
   for (std::size_t i = 0; i < report.layers.size(); ++i) {
     const LayerReport& layer = report.layers[i];
-    line(out, "%-6zu%20s%20s%20s", i, shown_rank(layer, "all").c_str(), shown_rank(layer, "shared").c_str(),
-         shown_rank(layer, "routed").c_str());
+    line(out, "%s%20s%20s%20s", row_label(report, i).c_str(), shown_rank(layer, "all").c_str(),
+         shown_rank(layer, "shared").c_str(), shown_rank(layer, "routed").c_str());
   }
 }
 
-/// The last layer with routed heads, which the MoH paper shows, too; nothing in a dense model.
-std::optional<std::size_t> last_routed_layer(const HeadReport& report) {
+/// The last layer with routed heads, of each kind, which the MoH paper shows, too; none in a dense model.
+std::vector<std::size_t> last_routed_layers(const HeadReport& report) {
+  const auto kind_of = [&](std::size_t layer) {
+    return report.model.layer_kinds.empty() ? "" : report.model.layer_kinds.at(layer).kind;
+  };
+  std::vector<std::size_t> last;
   for (std::size_t i = report.layers.size(); i-- > 0;) {
-    if (!report.layers[i].heads.routed.empty()) return i;
+    const auto is_of_kind = [&](std::size_t layer) { return kind_of(layer) == kind_of(i); };
+    if (!report.layers[i].heads.routed.empty() && std::ranges::none_of(last, is_of_kind))
+      last.insert(last.begin(), i);
   }
-  return std::nullopt;
+  return last;
 }
 
 void write_sources(std::ostream& out, const HeadReport& report, std::size_t index) {
   const LayerReport& layer = report.layers[index];
-  line(out, "\nload in layer %zu, by source", index);
+  line(out, "\nload in layer %s, by source", label(report, index).c_str());
   std::string names = "  head";
   constexpr std::size_t kMost = 12;
   const std::size_t sources = std::min(report.sources.size(), kMost);
@@ -140,9 +169,11 @@ std::string favourite_heads(const LayerHeads& layer, const std::vector<double>& 
 void write_tokens(std::ostream& out, const HeadReport& report, std::size_t layer) {
   constexpr std::size_t kMost = 10;
   const LayerHeads& heads = report.layers[layer].heads;
-  line(out, "\ntoken            count  routed heads it uses most in layer %zu", layer);
-  for (std::size_t i = 0; i < std::min(report.token_table.size(), kMost); ++i) {
-    const TokenReport& token = report.token_table[i];
+  line(out, "\ntoken            count  routed heads it uses most in layer %s", label(report, layer).c_str());
+  std::size_t lines = 0;
+  for (const TokenReport& token : report.token_table) {
+    if (token.count > 0 && std::isnan(token.load[layer].front())) continue;  // of the other side alone
+    if (++lines > kMost) break;
     const std::string name = "'" + token.text + "'";
     if (token.count == 0) {
       line(out, "%-12.12s%10d  (does not occur)", name.c_str(), 0);
@@ -154,8 +185,9 @@ void write_tokens(std::ostream& out, const HeadReport& report, std::size_t layer
 }
 
 void write_text(std::ostream& out, const HeadReport& report, std::size_t layer) {
-  line(out, "\ntext          routed heads in layer %zu", layer);
+  line(out, "\ntext          routed heads in layer %s", label(report, layer).c_str());
   for (const TextTokenReport& token : report.text) {
+    if (token.heads[layer].empty()) continue;  // of the other side
     std::string heads;
     for (const std::int64_t h : token.heads[layer]) heads += (heads.empty() ? "" : ", ") + std::to_string(h);
     const std::string name = "'" + token.text + "'";
@@ -174,11 +206,11 @@ void write_tables(std::ostream& out, const HeadReport& report) {
   write_loads(out, report);
   write_pairs(out, report);
   write_ranks(out, report);
-  const std::optional<std::size_t> last = last_routed_layer(report);
-  if (!last) return;
-  if (report.sources.size() > 1) write_sources(out, report, *last);
-  if (!report.token_table.empty()) write_tokens(out, report, *last);
-  if (!report.text.empty()) write_text(out, report, *last);
+  for (const std::size_t last : last_routed_layers(report)) {
+    if (report.sources.size() > 1) write_sources(out, report, last);
+    if (!report.token_table.empty()) write_tokens(out, report, last);
+    if (!report.text.empty()) write_text(out, report, last);
+  }
 }
 
 }  // namespace moh

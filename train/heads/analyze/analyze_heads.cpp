@@ -35,14 +35,16 @@ class BothObservers : public AttentionObserver {
 /// Records the selected heads of each token.
 class SelectionKeeper : public AttentionObserver {
  public:
+  struct Layer {
+    std::size_t side = 0;
+    std::vector<std::uint8_t> selected;  // [T, H]; empty in a dense layer
+  };
+
   void observe(const AttentionTrace& trace) override {
-    if (trace.choice == nullptr) {
-      selected.emplace_back();
-    } else {
-      selected.push_back(selection_of(trace));
-    }
+    layers.push_back(
+        {trace.side, trace.choice != nullptr ? selection_of(trace) : std::vector<std::uint8_t>()});
   }
-  std::vector<std::vector<std::uint8_t>> selected;  // by layer, [T, H]; empty in a dense layer
+  std::vector<Layer> layers;
 };
 
 std::vector<std::int64_t> routed_heads_of_token(const LayerHeads& layer,
@@ -61,10 +63,15 @@ std::vector<TextTokenReport> analyze_text(const std::vector<LayerHeads>& layers,
   SelectionKeeper keeper;
   inputs.forward(inputs.text, {.observer = &keeper});
   std::vector<TextTokenReport> tokens;
+  std::size_t first = 0;  // of the token's side
   for (std::size_t t = 0; t < inputs.text_tokens.size(); ++t) {
     TextTokenReport token{inputs.text_tokens[t], {}};
-    for (std::size_t l = 0; l < layers.size(); ++l)
-      token.heads.push_back(routed_heads_of_token(layers[l], keeper.selected[l], t));
+    if (token.side != inputs.text_tokens[first].side) first = t;
+    for (std::size_t l = 0; l < layers.size(); ++l) {
+      const auto& [side, selected] = keeper.layers.at(l);
+      token.heads.push_back(side == token.side ? routed_heads_of_token(layers[l], selected, t - first)
+                                               : std::vector<std::int64_t>());
+    }
     tokens.push_back(std::move(token));
   }
   return tokens;
@@ -155,7 +162,7 @@ class Run {
     AnalysisPass pass = inputs_.pass(index);
     const Tensor inputs = pass.inputs;
     const auto tokens = static_cast<std::int64_t>(pass.sources.size());
-    if (dump_ != nullptr) dump_->begin(pass);
+    if (dump_ != nullptr) dump_->begin(pass, inputs_.model.sides);
     analysis.begin(std::move(pass));
     BothObservers observers(analysis, dump_);
     inputs_.forward(inputs, {.observer = &observers});

@@ -35,8 +35,9 @@ struct TokenReport : ShownToken {
 };
 
 /// A token of AnalysisInputs::text_tokens and the heads that it selects.
-struct TextTokenReport : ShownToken {
-  std::vector<std::vector<std::int64_t>> heads;  ///< by layer: its selected routed heads
+struct TextTokenReport : TextToken {
+  /// By layer: its selected routed heads; none in layers of the other side.
+  std::vector<std::vector<std::int64_t>> heads;
 };
 
 struct HeadReport {

@@ -51,7 +51,7 @@ class HeadAnalysis : public AttentionObserver {
 
  private:
   /// The sources of a layer's tokens, whose number may be the layer's own.
-  std::vector<std::int32_t> sources_of_tokens(std::int64_t sequences, std::int64_t length) const;
+  std::vector<std::int32_t> sources_of_tokens(const AttentionTrace& trace) const;
   void compare(Layer& layer, const AttentionTrace& trace, const Tensor& heads,
                std::span<const std::uint8_t> selected) const;
 
@@ -60,6 +60,9 @@ class HeadAnalysis : public AttentionObserver {
 
   AnalysisPass pass_;  // the current one
 };
+
+/// The sequences of a pass: B, or those that are packed into one.
+std::int64_t sequences_in(const AnalysisPass& pass, const AttentionTrace& trace);
 
 /// Whether the tokens of a pass select each head, [B, T, H], on the CPU: all ones in a dense layer.
 std::vector<std::uint8_t> selection_of(const AttentionTrace& trace);

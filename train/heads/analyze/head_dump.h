@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <map>
@@ -23,6 +24,9 @@ namespace moh {
 ///     layers.i.x, q, k, v, heads   as in AttentionTrace, in the model's dtype; of the chosen layers only
 /// besides `tokens` [N, T] int64, where tokens have ids, and `sources` [N] or [N, T] int32, their numbers.
 ///
+/// Packed sequences are of any length: T stands for all of their tokens in place of [N, T], and for each side
+/// there are `tokens` [T] and `lengths` [N] int64, after its name as in `source_tokens`.
+///
 /// Each tensor is gathered in a file of its own, in a hidden folder beside the result, so that memory holds
 /// one batch however many sequences there are; the disk holds the data twice while they are put together.
 class HeadDump : public AttentionObserver {
@@ -32,8 +36,8 @@ class HeadDump : public AttentionObserver {
   HeadDump(std::filesystem::path path, std::int64_t sequences, std::vector<std::int64_t> layers);
   ~HeadDump() override;
 
-  /// To be called before each forward pass.
-  void begin(const AnalysisPass& pass);
+  /// To be called before each forward pass, with AnalyzedModel::sides.
+  void begin(const AnalysisPass& pass, const std::vector<std::string>& sides);
   /// Throws StorageError.
   void observe(const AttentionTrace& trace) override;
   /// The sequences so far.
@@ -45,9 +49,12 @@ class HeadDump : public AttentionObserver {
  private:
   struct Part;
 
-  std::int64_t rows_of(const AttentionTrace& trace);
-  void append(const std::string& name, const Tensor& tensor, std::int64_t rows);
-  void append_inputs(std::int64_t rows);
+  bool takes(const AttentionTrace& trace);
+  void append(const std::string& name, const Tensor& tensor, std::size_t side);
+  void append_rows(const std::string& name, const Tensor& rows);
+  void append_inputs();
+  void append_packed_inputs();
+  bool is_packed() const { return !tokens_of(pass_, 0).offsets.empty(); }
 
   std::filesystem::path path_;
   std::int64_t wanted_, sequences_ = 0;
@@ -55,8 +62,9 @@ class HeadDump : public AttentionObserver {
   DurableFolder folder_;                                // never published
   std::map<std::string, std::unique_ptr<Part>> parts_;  // by name
   AnalysisPass pass_;
+  std::vector<std::string> sides_;
   std::optional<std::int64_t> length_;  // of a sequence in the first layer
-  std::int64_t rows_ = 0;               // sequences of the pass that are taken
+  std::int64_t taken_ = 0;              // sequences of the pass
 };
 
 }  // namespace moh

@@ -122,7 +122,7 @@ void add_patterns(HeadPairs& pairs, const SequenceTrace& trace, Block block) {
   const std::int64_t heads = pairs.heads(), keys = patterns.numel() / (block.size() * heads);
   add_pairs(pairs, trace, block, [&](std::int64_t t, std::int64_t i, std::int64_t j) {
     const Block seen = are_given ? Block{0, keys} : keys_of_token(trace, t);
-    if (trace.causal && seen.size() == 1) return std::numeric_limits<double>::quiet_NaN();  // left out
+    if (seen.size() == 1) return std::numeric_limits<double>::quiet_NaN();  // left out
     const float* rows = patterns.data<float>() + (t - block.begin) * heads * keys + seen.begin;
     const auto distance = [](float a, float b) { return std::abs(a - b); };
     return 1 - lane_sum(rows + i * keys, rows + j * keys, seen.size(), distance) / 2;
@@ -208,7 +208,8 @@ void HeadSimilarity::add(const SequenceTrace& trace) {
   const std::int64_t tokens = trace.heads.dim(0), heads = trace.heads.dim(1);
   MOH_CHECK(static_cast<std::int64_t>(trace.selected.size()) == tokens * heads,
             "`selected` has an element for every token and head");
-  for_each_block(tokens, heads * tokens, [&](Block block) { add_patterns(attention_, trace, block); });
+  const std::int64_t keys = trace.k.defined() ? trace.k.dim(0) : tokens;
+  for_each_block(tokens, heads * keys, [&](Block block) { add_patterns(attention_, trace, block); });
   add_cosines(outputs_, trace, trace.heads, {0, tokens});
   if (!trace.output.defined()) return;
   for_each_block(tokens, heads * trace.output.dim(0), [&](Block block) {

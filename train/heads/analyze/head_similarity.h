@@ -38,12 +38,13 @@ class HeadPairs {
   std::vector<std::int64_t> counts_;
 };
 
-/// Tensors of an attention layer for one sequence of T tokens, on the CPU in float32 (as in AttentionTrace).
+/// Tensors of an attention layer for one sequence of T tokens and S keys, on the CPU in float32 (as in
+/// AttentionTrace).
 struct SequenceTrace {
-  Tensor q, k;                         ///< [T, H, d], [T, G, d], after the rotary embedding
+  Tensor q, k;                         ///< [T, H, d], [S, G, d], after the rotary embedding
   Tensor heads;                        ///< [T, H, d]
   Tensor output;                       ///< [D, H d], the weight of the output projection
-  bool causal = true;                  ///< a token attends to itself and earlier ones; false: to all tokens
+  bool causal = true;                  ///< a token attends to itself and earlier ones; false: to all keys
   std::int64_t window = 0;             ///< and to so many at most, itself included; 0: no window
   Tensor document_starts = {};         ///< [T] int32, and to none before these; undefined: none
   std::vector<std::uint8_t> selected;  ///< [T, H]
@@ -62,8 +63,8 @@ class HeadSimilarity {
   void add_of_all(Communicator& processes);
 
   /// 1 - ||a - b||_1 / 2 of the two heads' rows a, b of softmax(q k' / sqrt(d)), which is their overlap
-  /// sum_s min(a_s, b_s). Under a causal mask tokens that attend to themselves alone are left out, as the
-  /// first of a sequence or document.
+  /// sum_s min(a_s, b_s). Tokens that attend to one key alone are left out, as under a causal mask the first
+  /// of a sequence or document.
   const HeadPairs& attention() const { return attention_; }
   /// Cosine similarity of the two head outputs, of width d.
   const HeadPairs& outputs() const { return outputs_; }

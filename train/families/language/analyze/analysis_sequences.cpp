@@ -67,7 +67,7 @@ AnalysisPass AnalysisSequences::at(std::int64_t index) const {
   const std::int64_t rows = is_rest ? 1 : std::min(batch_size_, windows_ - first);
   const MemoryPurposeScope purpose(MemoryPurpose::kData);
   const Tensor ids = empty({rows, is_rest ? rest_ : length_}, DType::kInt64);
-  AnalysisPass pass{.inputs = ids, .ids = ids};
+  AnalysisPass pass{.inputs = ids, .tokens = {{ids}}};
   pass.sources.assign(static_cast<std::size_t>(ids.numel()), number_);
   if (is_rest) {
     copy_window(all_windows_ * length_, ids);
@@ -84,7 +84,7 @@ AnalysisPass AnalysisSequences::at(std::int64_t index) const {
 
 void count_tokens(const AnalysisSequences& sequences, std::span<std::int64_t> counts) {
   for (std::int64_t i = 0; i < sequences.size(); ++i) {
-    const Tensor ids = sequences.at(i).ids;
+    const Tensor ids = sequences.at(i).tokens.front().ids;
     count_ids(ids.span<std::int64_t>(), counts);
   }
 }

@@ -46,7 +46,7 @@ void add_text(AnalysisInputs& inputs, const Llama& model, const Tokenizer& token
                                    std::to_string(length)));
   }
   inputs.text = tensor_of<TokenId>({1, length}, ids);
-  for (const TokenId id : ids) inputs.text_tokens.push_back({.id = id, .text = shown_text(tokenizer, id)});
+  for (const TokenId id : ids) inputs.text_tokens.push_back({{.id = id, .text = shown_text(tokenizer, id)}});
 }
 
 /// Where the documents of sequences [B, T] begin.

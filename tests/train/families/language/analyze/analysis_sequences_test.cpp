@@ -26,11 +26,12 @@ Found read(const AnalysisSequences& sequences) {
   Found found;
   for (std::int64_t i = 0; i < sequences.size(); ++i) {
     const AnalysisPass batch = sequences.at(i);
-    for (std::int64_t row = 0; row < batch.ids.dim(0); ++row) {
-      const std::span<std::int64_t> ids = batch.ids.select(row).span<std::int64_t>();
+    const Tensor& tokens = batch.tokens.front().ids;
+    for (std::int64_t row = 0; row < tokens.dim(0); ++row) {
+      const std::span<std::int64_t> ids = tokens.select(row).span<std::int64_t>();
       for (std::size_t t = 1; t < ids.size(); ++t) REQUIRE(ids[t] == ids[t - 1] + 1);
       found.first_tokens.push_back(ids[0]);
-      found.lengths.push_back(batch.ids.dim(1));
+      found.lengths.push_back(tokens.dim(1));
     }
     found.for_similarity.insert(found.for_similarity.end(), batch.for_similarity.begin(),
                                 batch.for_similarity.end());
