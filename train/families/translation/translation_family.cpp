@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "core/error.h"
+#include "train/families/translation/translation_calibration.h"
 #include "train/families/translation/translation_data.h"
 #include "train/families/translation/translation_task.h"
 #include "train/families/translation/translation_weight_names.h"
@@ -28,6 +29,10 @@ class TranslationFamily final : public Family {
     return std::make_unique<TranslationTask>(
         run, std::static_pointer_cast<const TranslationData>(std::move(data)),
         std::unique_ptr<TranslationModel>(static_cast<TranslationModel*>(model.release())));
+  }
+  std::unique_ptr<Calibration> make_calibration(const RunConfig& run,
+                                                std::shared_ptr<const TaskData> data) const override {
+    return std::make_unique<TranslationCalibration>(run, static_cast<const TranslationData&>(*data));
   }
 
  private:
