@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "core/error.h"
+#include "train/families/translation/analyze/pair_analysis.h"
 #include "train/families/translation/translation_calibration.h"
 #include "train/families/translation/translation_data.h"
 #include "train/families/translation/translation_task.h"
@@ -33,6 +34,11 @@ class TranslationFamily final : public Family {
   std::unique_ptr<Calibration> make_calibration(const RunConfig& run,
                                                 std::shared_ptr<const TaskData> data) const override {
     return std::make_unique<TranslationCalibration>(run, static_cast<const TranslationData&>(*data));
+  }
+  AnalysisInputs analysis_inputs(const RunConfig& run, const Model& model,
+                                 std::span<const AnalyzedFiles> files,
+                                 const AnalyzeOptions& options) const override {
+    return analysis_of_pairs(run, static_cast<const TranslationModel&>(model), files, options);
   }
 
  private:

@@ -30,20 +30,22 @@ std::int64_t pairs_for(const TokenPairs& pairs, std::int64_t all_targets, std::i
 
 }  // namespace
 
+MarkedPair marked_pair(const TokenPairs& pairs, std::int64_t number, const SentenceMarks& marks) {
+  MarkedPair pair;
+  pairs.copy(number, pair.source, pair.target);
+  pair.source.push_back(marks.end);
+  pair.target.insert(pair.target.begin(), marks.decoder_start);
+  return pair;
+}
+
 PairBatch make_pair_batch(const TokenPairs& pairs, std::span<const std::int64_t> numbers,
                           const SentenceMarks& marks) {
   const MemoryPurposeScope purpose(MemoryPurpose::kData);
-  struct Sentences {
-    std::vector<TokenId> source, target;
-  };
-  std::vector<Sentences> sentences(numbers.size());
+  std::vector<MarkedPair> sentences(numbers.size());
   std::vector<SentencePair> packed;
   PairBatch batch;
   for (std::size_t i = 0; i < numbers.size(); ++i) {
-    auto& [source, target] = sentences[i];
-    pairs.copy(numbers[i], source, target);
-    source.push_back(marks.end);
-    target.insert(target.begin(), marks.decoder_start);
+    const auto& [source, target] = sentences[i] = marked_pair(pairs, numbers[i], marks);
     batch.num_targets += std::ssize(target);
     packed.push_back({source, target});
   }
@@ -51,7 +53,7 @@ PairBatch make_pair_batch(const TokenPairs& pairs, std::span<const std::int64_t>
   batch.targets = empty({1, batch.num_targets}, DType::kInt64);
   if (dry_run()) return batch;
   std::int64_t* to = batch.targets.data<std::int64_t>();
-  for (const Sentences& each : sentences) {
+  for (const MarkedPair& each : sentences) {
     to = std::copy(each.target.begin() + 1, each.target.end(), to);
     *to++ = marks.end;
   }

@@ -14,6 +14,13 @@
 
 namespace moh {
 
+/// A pair as a model reads it: the source sentence and its end; the decoder's first token and the target
+/// sentence.
+struct MarkedPair {
+  std::vector<TokenId> source, target;
+};
+MarkedPair marked_pair(const TokenPairs& pairs, std::int64_t number, const SentenceMarks& marks);
+
 /// Packed sentence pairs with their targets. In host memory as they are made.
 struct PairBatch {
   PackedPairs pairs;             ///< the decoder's input is its first token and then the sentence
