@@ -50,6 +50,14 @@ void read_token(const std::filesystem::path& path, const Json& json, const char*
   content = name.get<std::string>();
 }
 
+void read_flag(const std::filesystem::path& path, const Json& json, const char* key,
+               std::optional<bool>& value) {
+  const auto flag = json.find(key);
+  if (flag == json.end() || flag->is_null()) return;
+  if (!flag->is_boolean()) refuse_value(path, key, "true or false");
+  value = flag->get<bool>();
+}
+
 Json json_of(const std::filesystem::path& path) {
   if (!std::filesystem::exists(path)) return Json::object();
   return Json::parse(read_json_object(path, InputKind::kData, kMaxUseBytes, kMaxUseDepth));
@@ -73,10 +81,9 @@ TokenizerUse read_tokenizer_use(const std::filesystem::path& tokenizer_file) {
   const Json json = json_of(path);
   read_token(path, json, "bos_token", use.begin);
   read_token(path, json, "eos_token", use.end);
-  if (const auto flag = json.find("add_bos_token"); flag != json.end() && !flag->is_null()) {
-    if (!flag->is_boolean()) refuse_value(path, "add_bos_token", "true or false");
-    use.begins_with_bos = flag->get<bool>();
-  }
+  read_flag(path, json, "add_bos_token", use.begins_with_bos);
+  read_flag(path, json, "clean_up_tokenization_spaces", use.cleans_up);
+  read_flag(path, json, "separate_vocabs", use.separate_vocabs);
   if (const auto name = json.find(kOriginalKey); name != json.end()) {
     if (!name->is_string()) refuse_value(path, kOriginalKey, "the name of a file");
     use.original = name->get<std::string>();

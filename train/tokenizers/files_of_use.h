@@ -24,6 +24,8 @@ struct TokenizerUse {
   std::optional<std::string> begin;     ///< bos_token
   std::optional<std::string> end;       ///< eos_token
   std::optional<bool> begins_with_bos;  ///< add_bos_token
+  std::optional<bool> cleans_up;        ///< clean_up_tokenization_spaces
+  std::optional<bool> separate_vocabs;  ///< of Marian's models
   std::optional<std::string> original;  ///< kOriginalKey
 };
 /// Nothing is set where there is no such file. Throws DataError for one that is damaged.

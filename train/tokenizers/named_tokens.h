@@ -31,9 +31,9 @@ struct NamedToken {
 /// tokenizer.json. Throws DataError for files that are damaged.
 std::vector<NamedToken> read_named_tokens(const std::filesystem::path& tokenizer_file);
 
-/// Adds them to the tokens of a tokenizer.json as transformers does, with their flags. Throws DataError for
-/// an id that the library would not give, for one that another token has, and for an eos_token that the file
-/// does not have.
+/// Adds them to the tokens of a tokenizer.json, or of Marian's vocab.json, as transformers does, with their
+/// flags. Throws DataError for an id that the library would not give, for one that another token has, and for
+/// an eos_token that the file does not have.
 void add_named_tokens(const std::filesystem::path& tokenizer_file, AddedVocabulary& added);
 
 }  // namespace moh

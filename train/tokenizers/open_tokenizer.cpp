@@ -11,6 +11,8 @@
 #include "train/base/io/printable.h"
 #include "train/base/io/stand_in.h"
 #include "train/tokenizers/files_of_use.h"
+#include "train/tokenizers/marian_tokenizer.h"
+#include "train/tokenizers/marian_vocabulary.h"
 #include "train/tokenizers/sentencepiece.h"
 #include "train/tokenizers/sentencepiece_model.h"
 #include "train/tokenizers/tiktoken.h"
@@ -44,7 +46,7 @@ std::unique_ptr<const Tokenizer> read_tokenizer(const fs::path& file) {
   const std::size_t begin = first.find_first_not_of(" \t\r\n");
   const bool is_json = begin != std::string::npos && first[begin] == '{';
   if (!is_json && looks_like_sentencepiece(first)) return read_sentencepiece(file);
-  return read_tokenizer_json(file);
+  return looks_like_vocabulary(first) ? read_marian(file) : read_tokenizer_json(file);
 }
 
 /// The file that a tokenizer.json was made from. A damaged tokenizer_config.json names none: it is an error
@@ -62,6 +64,9 @@ std::optional<std::string> original_of(const fs::path& tokenizer_file) {
 fs::path tokenizer_file_in(const fs::path& folder) {
   std::error_code ignored;
   const auto is_there = [&](const char* name) { return fs::is_regular_file(folder / name, ignored); };
+  // Named though it may be missing, as it is the file to complain of. A tokenizer.json beside is another
+  // program's, as MarianTokenizer reads none.
+  if (is_there(kMarianSource) || is_there(kMarianTarget)) return folder / kMarianVocabulary;
   const auto* const first = std::ranges::find_if(kTokenizerFiles, is_there);
   if (first == std::end(kTokenizerFiles)) return {};
   const std::optional<std::string> original = original_of(folder / *first);

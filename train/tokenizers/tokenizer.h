@@ -40,6 +40,10 @@ class Tokenizer {
   /// Whether the space at the beginning of a decoded text is not part of it.
   virtual bool drops_leading_space() const { return false; }
 
+  /// The tokenizer of the language that is translated to, where it is another than this one, which is then
+  /// that of the source language (Marian's models); null: both languages have this one.
+  virtual std::unique_ptr<const Tokenizer> target_side() const { return nullptr; }
+
   /// The files with which it can be made again; none for one that needs no file.
   virtual const std::vector<TokenizerFile>& files() const;
 
@@ -56,6 +60,9 @@ class Tokenizer {
   /// The spelling of other programs for a token without text: "</s>". Empty for tokens with text, and where
   /// there is no such spelling.
   virtual std::string_view special_text(TokenId /*id*/) const { return {}; }
+  /// A whole text that was decoded token by token, with the changes that the tokenizer's configuration asks
+  /// for (clean_up_tokenization_spaces).
+  virtual std::string cleaned_up(std::string text) const { return text; }
 };
 
 /// One token per byte: a vocabulary of 256 for any UTF-8 text, without a vocabulary file. Byte 0 occurs in no
