@@ -78,9 +78,8 @@ constexpr std::uint64_t kMaxCompanionBytes = std::uint64_t{1} << 30;
 constexpr std::uint64_t kMaxCarriedBytes = std::uint64_t{256} << 20;
 
 bool is_companion(const std::string& name) {
-  static constexpr std::string_view kVocabulary[] = {"vocab.json", "merges.txt"};
-  return is_carried_file(name) || std::ranges::find(kVocabulary, name) != std::end(kVocabulary) ||
-         name.starts_with("LICENSE") || name.starts_with("USE_POLICY") || name.starts_with("NOTICE");
+  return is_carried_file(name) || name == "merges.txt" || name.starts_with("LICENSE") ||
+         name.starts_with("USE_POLICY") || name.starts_with("NOTICE");
 }
 
 void add_companions(const fs::path& folder, Companions& found) {

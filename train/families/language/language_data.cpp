@@ -170,7 +170,7 @@ std::shared_ptr<const LanguageData> open_language_data(const RunConfig& run, Dat
   fail_check(__FILE__, __LINE__, "use", "unknown DataUse");
 }
 
-std::unique_ptr<const Tokenizer> tokenizer_of(const LanguageRun& run) {
+std::unique_ptr<const Tokenizer> whole_tokenizer_of(const LanguageRun& run) {
   if (run.data.tokenizer == kOtherTokenizer) {
     throw ConfigError(
         error_message("data.tokenizer", "", "the model's tokenizer, which did not come with it",
@@ -185,7 +185,11 @@ std::unique_ptr<const Tokenizer> tokenizer_of(const LanguageRun& run) {
         "data.tokenizer", run.data.tokenizer.string(),
         "the tokenizer that the model was trained with, hash " + run.trained_tokenizer, "hash " + hash));
   }
-  return with_rows(std::move(tokenizer), run.model.vocab_size,
+  return tokenizer;
+}
+
+std::unique_ptr<const Tokenizer> tokenizer_of(const LanguageRun& run) {
+  return with_rows(whole_tokenizer_of(run), run.model.vocab_size,
                    "data.tokenizer " + run.data.tokenizer.string());
 }
 

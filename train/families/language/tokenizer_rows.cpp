@@ -38,6 +38,7 @@ class NarrowedTokenizer final : public Tokenizer {
     return id && *id < rows_ ? id : std::nullopt;
   }
   bool drops_leading_space() const override { return tokenizer_->drops_leading_space(); }
+  std::string cleaned_up(std::string text) const override { return tokenizer_->cleaned_up(std::move(text)); }
   const std::vector<TokenizerFile>& files() const override { return tokenizer_->files(); }
   bool encodes_in_pieces() const override { return tokenizer_->encodes_in_pieces(); }
   std::string_view token_bytes(TokenId id) const override { return tokenizer_->token_bytes(id); }
@@ -88,12 +89,13 @@ class TokensWithinRows final : public TokenSource {
 };
 
 /// Refuses a tokenizer that puts a token without a row into every text, or between documents.
-void require_marks(const Tokenizer& tokenizer, std::int64_t rows, const std::string& where) {
+void require_marks(const Tokenizer& tokenizer, std::int64_t rows, const std::string& where,
+                   std::string_view key) {
   std::vector<TokenId> marks = tokenizer.sequence_start();
   if (const auto end = tokenizer.end_of_document()) marks.push_back(*end);
   for (const TokenId id : marks) {
     if (id >= rows)
-      throw ConfigError(error_message("model.vocab_size", "",
+      throw ConfigError(error_message(key, "",
                                       "at least " + std::to_string(id + 1) + ", as " + where +
                                           " puts the token " + shown_token(tokenizer, id) + " around texts",
                                       std::to_string(rows)));
@@ -103,10 +105,10 @@ void require_marks(const Tokenizer& tokenizer, std::int64_t rows, const std::str
 }  // namespace
 
 std::unique_ptr<const Tokenizer> with_rows(std::unique_ptr<const Tokenizer> tokenizer, std::int64_t rows,
-                                           const std::string& where) {
+                                           const std::string& where, std::string_view key) {
   const std::int64_t tokens = tokenizer->vocab_size();
   if (tokens <= rows) return tokenizer;
-  require_marks(*tokenizer, rows, where);
+  require_marks(*tokenizer, rows, where, key);
   if (const auto begin = tokenizer->beginning(); begin && *begin >= rows) {
     log_warning(where + ": bos_token " + shown_token(*tokenizer, *begin) +
                 " has no row in the model's embedding: texts are scored after the token that ends documents");
@@ -114,8 +116,8 @@ std::unique_ptr<const Tokenizer> with_rows(std::unique_ptr<const Tokenizer> toke
   log_warning(where + ": " + std::to_string(tokens) + " tokens, but the model's embedding has " +
               std::to_string(rows) + " rows: texts with a token from " +
               shown_token(*tokenizer, static_cast<TokenId>(rows)) +
-              " on are refused; a training that begins from " +
-              "the model adds rows with model.vocab_size=" + std::to_string(tokens));
+              " on are refused; a training that begins from the model adds rows with " + std::string(key) +
+              "=" + std::to_string(tokens));
   return std::make_unique<NarrowedTokenizer>(std::move(tokenizer), rows);
 }
 

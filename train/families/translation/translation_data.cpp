@@ -59,11 +59,11 @@ std::vector<ParallelSource> sources_of(const PairFiles& files) {
 }
 
 /// Reads the pairs of a key, and logs what was left out.
-void read_pairs(const PairFiles& files, const Tokenizer& tokenizer,
+void read_pairs(const PairFiles& files, const LanguageTokenizers& tokenizers,
                 FunctionRef<void(const TokenisedPair&)> sink) {
   ParallelReader reader(sources_of(files), files.options);
   DroppedPairs dropped;
-  tokenize_pairs(reader, tokenizer, files.filter, dropped, sink);
+  tokenize_pairs(reader, tokenizers, files.filter, dropped, sink);
   if (reader.skipped().count() > 0)
     log_warning(std::string(files.key) + ": skipped " + reader.skipped().describe());
   std::string reasons = reader.dropped().describe();
@@ -98,9 +98,10 @@ bool is_held_out(const TextPair& pair, double fraction) {
 
 /// Training pairs, and those that data.validation_fraction holds out of them.
 void open_training(const ParallelDataConfig& config, TranslationData& data) {
-  PairMemory train(data.tokenizer->vocab_size()), validation(data.tokenizer->vocab_size());
+  const std::int64_t vocab_size = data.tokenizers.vocab_size();
+  PairMemory train(vocab_size), validation(vocab_size);
   const double fraction = config.validation.empty() ? config.validation_fraction : 0;
-  read_pairs(training_files(config), *data.tokenizer, [&](const TokenisedPair& pair) {
+  read_pairs(training_files(config), data.tokenizers, [&](const TokenisedPair& pair) {
     (is_held_out(pair.text, fraction) ? validation : train).append(pair.source, pair.target);
   });
   data.train = finished(train, "data.train", "sentence pairs to train on", data.contents);
@@ -115,17 +116,17 @@ bool holds_out(const ParallelDataConfig& config) {
 }
 
 /// Passes on the pairs of data.validation, or else those that data.validation_fraction holds out.
-void read_held_out(const ParallelDataConfig& config, const Tokenizer& tokenizer,
+void read_held_out(const ParallelDataConfig& config, const LanguageTokenizers& tokenizers,
                    FunctionRef<void(const TokenisedPair&)> sink) {
-  if (!config.validation.empty()) return read_pairs(held_out_files(config), tokenizer, sink);
-  read_pairs(training_files(config), tokenizer, [&](const TokenisedPair& pair) {
+  if (!config.validation.empty()) return read_pairs(held_out_files(config), tokenizers, sink);
+  read_pairs(training_files(config), tokenizers, [&](const TokenisedPair& pair) {
     if (is_held_out(pair.text, config.validation_fraction)) sink(pair);
   });
 }
 
 void open_held_out(const ParallelDataConfig& config, TranslationData& data) {
-  PairMemory pairs(data.tokenizer->vocab_size());
-  read_held_out(config, *data.tokenizer,
+  PairMemory pairs(data.tokenizers.vocab_size());
+  read_held_out(config, data.tokenizers,
                 [&](const TokenisedPair& pair) { pairs.append(pair.source, pair.target); });
   const char* key = config.validation.empty() ? "data.validation_fraction" : "data.validation";
   data.validation = finished(pairs, key, "held-out sentence pairs", data.contents);
@@ -137,11 +138,12 @@ void require_held_out(const ParallelDataConfig& config) {
     throw DataError("data: this run held nothing out; name sentence pairs with data=PATH");
 }
 
-/// Refuses a training from random weights of fewer rows than the tokenizer has tokens.
-void require_all_rows(const RunConfig& run, const Tokenizer& tokenizer) {
-  const std::int64_t tokens = whole_vocabulary(tokenizer), rows = translation_run(run).model.vocab_size;
+/// Refuses a training from random weights of fewer rows, `key`, than the tokenizer has tokens.
+void require_all_rows(const RunConfig& run, const Tokenizer& tokenizer, std::string_view key,
+                      std::int64_t rows) {
+  const std::int64_t tokens = whole_vocabulary(tokenizer);
   if (!run.init.from.empty() || tokens <= rows) return;
-  throw ConfigError(error_message("model.vocab_size", "",
+  throw ConfigError(error_message(key, "",
                                   "at least the " + std::to_string(tokens) + " tokens of data.tokenizer " +
                                       translation_run(run).data.tokenizer.string(),
                                   std::to_string(rows)));
@@ -171,9 +173,12 @@ std::shared_ptr<const TranslationData> made_up_data(const RunConfig& run) {
   const std::int64_t pairs = (batch_tokens + longest - 1) / longest, tokens = batch_tokens / pairs;
   auto data = std::make_shared<TranslationData>();
   data->synthetic = true;
-  data->tokenizer = std::make_shared<ByteTokenizer>();  // for its name alone: the ids stand for no text
-  data->train = random_pairs(kBatches * pairs, tokens, translation.model.vocab_size, run.random_seed());
-  data->validation = random_pairs(pairs, tokens, translation.model.vocab_size, run.random_seed());
+  const auto bytes = std::make_shared<ByteTokenizer>();  // for its name alone: the ids stand for no text
+  data->tokenizers = {bytes, bytes};
+  const std::int64_t ids =
+      std::min(translation.model.vocab_size, spelt_out(translation.model).source_vocab_size);
+  data->train = random_pairs(kBatches * pairs, tokens, ids, run.random_seed());
+  data->validation = random_pairs(pairs, tokens, ids, run.random_seed());
   return data;
 }
 
@@ -184,12 +189,16 @@ std::shared_ptr<const TranslationData> open_translation_data(const RunConfig& ru
   const TranslationRun& translation = translation_run(run);
   const ParallelDataConfig& config = translation.data;
   auto data = std::make_shared<TranslationData>();
-  data->tokenizer = tokenizer_of(translation);
-  data->marks = sentence_marks(translation, *data->tokenizer);
-  if (use == DataUse::kTraining) require_all_rows(run, *data->tokenizer);
+  data->tokenizers = tokenizers_of(translation);
+  const Tokenizer& tokenizer = *data->tokenizers.source;  // whose hash and files are those of both
+  data->marks = sentence_marks(translation, tokenizer);
+  if (use == DataUse::kTraining) {
+    const TranslationConfig model = spelt_out(translation.model);
+    require_all_rows(run, *data->tokenizers.target, "model.vocab_size", model.vocab_size);
+    require_all_rows(run, tokenizer, "model.source_vocab_size", model.source_vocab_size);
+  }
   // So that a resumed run may find the same tokenizer elsewhere.
-  if (!data->tokenizer->files().empty())
-    data->contents.emplace_back("data.tokenizer", describe(*data->tokenizer));
+  if (!tokenizer.files().empty()) data->contents.emplace_back("data.tokenizer", describe(tokenizer));
   if (use == DataUse::kTraining)
     open_training(config, *data);
   else
@@ -202,7 +211,7 @@ std::vector<TextPair> held_out_text(const RunConfig& run) {
   const TranslationRun& translation = translation_run(run);
   require_held_out(translation.data);
   std::vector<TextPair> pairs;
-  read_held_out(translation.data, *tokenizer_of(translation),
+  read_held_out(translation.data, tokenizers_of(translation),
                 [&](const TokenisedPair& pair) { pairs.push_back(pair.text); });
   return pairs;
 }

@@ -6,7 +6,6 @@
 #include "train/families/translation/data/parallel_text.h"
 #include "train/families/translation/data/token_pairs.h"
 #include "train/families/translation/translation_run.h"
-#include "train/tokenizers/tokenizer.h"
 #include "train/trainer/task/family.h"
 
 namespace moh {
@@ -15,7 +14,7 @@ struct RunConfig;
 
 /// The sentence pairs of a run, for training and for evaluation.
 struct TranslationData final : TaskData {
-  std::shared_ptr<const Tokenizer> tokenizer;
+  LanguageTokenizers tokenizers;
   SentenceMarks marks;
   std::shared_ptr<const TokenPairs> train;       ///< null for DataUse::kEvaluation
   std::shared_ptr<const TokenPairs> validation;  ///< null: nothing is held out

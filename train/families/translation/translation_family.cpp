@@ -59,9 +59,9 @@ TrainedTranslation as_translation(const LoadedModel& loaded, std::string_view co
     throw ConfigError(error_message(command, "", "a model that translates",
                                     "task: " + std::string(loaded.config.family->task())));
   const TranslationRun& run = translation_run(loaded.config);
-  std::unique_ptr<const Tokenizer> tokenizer = tokenizer_of(run);
-  const SentenceMarks marks = sentence_marks(run, *tokenizer);
-  return {*model, std::move(tokenizer), marks};
+  LanguageTokenizers tokenizers = tokenizers_of(run);
+  const SentenceMarks marks = sentence_marks(run, *tokenizers.source);
+  return {*model, std::move(tokenizers), marks};
 }
 
 }  // namespace moh

@@ -13,10 +13,10 @@ namespace moh {
 /// Encoder-decoder Transformers that translate: `task: translation`.
 const Family& translation_family();
 
-/// A trained model that translates, with its tokenizer.
+/// A trained model that translates, with its tokenizers.
 struct TrainedTranslation {
   const TranslationModel& model;  ///< owned by the LoadedModel
-  std::unique_ptr<const Tokenizer> tokenizer;
+  LanguageTokenizers tokenizers;
   SentenceMarks marks;
 };
 

@@ -10,6 +10,8 @@
 #include "train/config/problems.h"
 #include "train/families/language/language_data.h"
 #include "train/families/language/language_run.h"
+#include "train/families/language/tokenizer_rows.h"
+#include "train/tokenizers/open_tokenizer.h"
 #include "train/trainer/config/enum_names.h"
 #include "train/trainer/config/run_config.h"
 
@@ -71,8 +73,9 @@ Section data_section(ParallelDataConfig& c) {
   s.path_or_word(
        "tokenizer", c.tokenizer, kTokenizerWords,
        "How sentences of both languages become tokens: a SentencePiece `.model`, the `tokenizer.json` of "
-       "Hugging Face's libraries, or a folder with one, whose vocabulary `model.vocab_size` follows unless "
-       "it is given. `byte`: one token per byte. A run with `init.from` takes the tokenizer of the "
+       "Hugging Face's libraries, the `vocab.json` of a Marian model, or a folder with one, whose vocabulary "
+       "`model.vocab_size` follows unless it is given. `byte`: one token per byte. A run with `init.from` "
+       "takes the tokenizer of the "
        "checkpoint. `other`: set in converted models that came without a tokenizer; text is refused.")
       .unseen_in_weights();
   s.field("decoder_start", c.decoder_start, at_least(-1).capped(kMaxVocab),
@@ -230,11 +233,6 @@ void TranslationRun::check(const RunConfig& run, config::Rules& rules) const {
   check_targets("data.validation", "data.validation_targets", data.validation.size(),
                 data.validation_targets.size(), rules);
   config::check(evaluated, "eval.max_tokens", rules);
-  if (model.source_vocab_size != 0 && model.source_vocab_size < model.vocab_size)
-    rules.refuse({"model.source_vocab_size", "model.vocab_size"},
-                 "0 or at least model.vocab_size (" + std::to_string(model.vocab_size) +
-                     "), as both languages have one tokenizer",
-                 std::to_string(model.source_vocab_size));
   constexpr std::int64_t kBytes = 256;
   if (data.tokenizer == kByteTokenizer && model.vocab_size < kBytes)
     rules.refuse({"model.vocab_size", "data.tokenizer"}, "at least 256, the tokens of data.tokenizer: byte",
@@ -277,9 +275,15 @@ void TranslationRun::follow_files(FunctionRef<bool(std::string_view key)> is_giv
                                   const FamilyConfig* checkpoint) {
   LanguageRun text = run_of_tokens(*this), trained;
   if (checkpoint != nullptr) trained = run_of_tokens(of(*checkpoint));
+  text.model.vocab_size = 0;  // so that it is seen whether it follows the tokenizer
   text.follow_files(is_given, checkpoint != nullptr ? &trained : nullptr);
   data.tokenizer = text.data.tokenizer;
+  if (text.model.vocab_size == 0) return;
   model.vocab_size = text.model.vocab_size;
+  const auto target = open_tokenizer("data.tokenizer", data.tokenizer)->target_side();
+  if (target == nullptr || target->vocab_size() == model.vocab_size) return;
+  if (!is_given("model.source_vocab_size")) model.source_vocab_size = model.vocab_size;
+  model.vocab_size = target->vocab_size();
 }
 
 void TranslationRun::remember(std::span<const std::pair<std::string, std::string>> identity) {
@@ -305,8 +309,20 @@ std::vector<Difference> TranslationRun::other_results(const FamilyConfig& other)
   return found;
 }
 
-std::unique_ptr<const Tokenizer> tokenizer_of(const TranslationRun& run) {
-  return tokenizer_of(run_of_tokens(run));
+LanguageTokenizers tokenizers_of(const TranslationRun& run) {
+  const std::string where = "data.tokenizer " + run.data.tokenizer.string();
+  const std::int64_t source_rows = spelt_out(run.model).source_vocab_size, rows = run.model.vocab_size;
+  std::unique_ptr<const Tokenizer> source = whole_tokenizer_of(run_of_tokens(run));
+  std::unique_ptr<const Tokenizer> target = source->target_side();
+  if (target == nullptr) {
+    const std::shared_ptr<const Tokenizer> both =
+        with_rows(std::move(source), std::min(source_rows, rows), where);
+    return {both, both};
+  }
+  const bool same_rows = run.model.source_vocab_size == 0;
+  return {with_rows(std::move(source), source_rows, where + ", source language",
+                    same_rows ? "model.vocab_size" : "model.source_vocab_size"),
+          with_rows(std::move(target), rows, where + ", target language")};
 }
 
 SentenceMarks sentence_marks(const TranslationRun& run, const Tokenizer& tokenizer) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <filesystem>
 #include <memory>
@@ -25,7 +26,7 @@ struct ParallelDataConfig {
   double validation_fraction = 0.02;
   std::string source_key = "source", target_key = "target";
   bool keep_equal = false, keep_duplicates = false;  ///< in training
-  /// kByteTokenizer, kOtherTokenizer, or the path of a tokenizer's file or of a folder with one
+  /// kByteTokenizer, kOtherTokenizer, or the path of a tokenizer's file or of a folder with one or a pair
   std::filesystem::path tokenizer = "byte";
   /// Id of the token that the decoder begins with: -1: the one that ends sentences, as in fairseq.
   std::int64_t decoder_start = -1;
@@ -67,8 +68,17 @@ struct TranslationRun final : FamilyRun<TranslationRun, TranslationConfig> {
   std::int64_t kv_heads() const override { return model.kv_heads > 0 ? model.kv_heads : model.heads; }
 };
 
-/// The tokenizer of a run's data. Throws as that of a language model does (language_data.h).
-std::unique_ptr<const Tokenizer> tokenizer_of(const TranslationRun& run);
+/// The tokenizers of the two languages; most have one, and both are the same object.
+struct LanguageTokenizers {
+  std::shared_ptr<const Tokenizer> source, target;
+
+  /// Ids below which the tokens of both lie.
+  std::int64_t vocab_size() const { return std::max(source->vocab_size(), target->vocab_size()); }
+};
+
+/// The tokenizers of a run's data, with the tokens for which the model has rows. Throws as that of a language
+/// model does (language_data.h).
+LanguageTokenizers tokenizers_of(const TranslationRun& run);
 
 /// The ids around a sentence: the one that ends it, in the source, too, and the decoder's first input.
 struct SentenceMarks {

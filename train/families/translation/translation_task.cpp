@@ -141,13 +141,15 @@ std::optional<Evaluation> TranslationTask::evaluate(StopEvaluation stop, Communi
 }
 
 std::vector<std::pair<std::string, std::string>> TranslationTask::identity() const {
-  return {{"tokenizer", std::string(data_->tokenizer->name())},
-          {std::string(kTokenizerHash), hash_text(data_->tokenizer->content_hash())}};
+  const Tokenizer& tokenizer = *data_->tokenizers.source;  // stands for both
+  return {{"tokenizer", std::string(tokenizer.name())},
+          {std::string(kTokenizerHash), hash_text(tokenizer.content_hash())}};
 }
 
 std::vector<std::pair<std::string, std::string>> TranslationTask::files() const {
   std::vector<std::pair<std::string, std::string>> files;
-  for (const TokenizerFile& file : data_->tokenizer->files()) files.emplace_back(file.name, file.contents);
+  for (const TokenizerFile& file : data_->tokenizers.source->files())
+    files.emplace_back(file.name, file.contents);
   return files;
 }
 

@@ -42,7 +42,7 @@ Seq2SeqTokens tokens_of(const TranslationRun& run, const ModelLocation& source, 
   if (source.is_hf()) found = read_seq2seq_tokens(source.config);
   if (!found && generation != beside.end()) found = read_seq2seq_tokens(generation->second);
   if (found) return *found;
-  const SentenceMarks marks = sentence_marks(run, *tokenizer_of(run));
+  const SentenceMarks marks = sentence_marks(run, *tokenizers_of(run).source);
   return {marks.end, marks.decoder_start, marks.decoder_start};
 }
 

@@ -167,10 +167,20 @@ class ManifestReader {
 }  // namespace
 
 bool is_carried_file(std::string_view name) {
-  static constexpr std::array<std::string_view, 10> kNames = {
-      "tokenizer.json",          "tokenizer.model",   "tokenizer.tiktoken", "tokenizer_config.json",
-      "special_tokens_map.json", "added_tokens.json", "chat_template.json", "chat_template.jinja",
-      "generation_config.json",  "tiktoken.json"};
+  static constexpr std::array<std::string_view, 14> kNames = {"tokenizer.json",
+                                                              "tokenizer.model",
+                                                              "tokenizer.tiktoken",
+                                                              "tokenizer_config.json",
+                                                              "special_tokens_map.json",
+                                                              "added_tokens.json",
+                                                              "chat_template.json",
+                                                              "chat_template.jinja",
+                                                              "generation_config.json",
+                                                              "tiktoken.json",
+                                                              "vocab.json",
+                                                              "target_vocab.json",
+                                                              "source.spm",
+                                                              "target.spm"};
   return std::ranges::find(kNames, name) != kNames.end();
 }
 

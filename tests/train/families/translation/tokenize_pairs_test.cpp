@@ -23,7 +23,8 @@ Read tokenized(const std::string& text, const PairFilter& filter) {
   const TemporaryFolder folder;
   ParallelReader reader({{write_file(folder / "pairs.tsv", text), {}}}, {});
   Read read;
-  tokenize_pairs(reader, ByteTokenizer(), filter, read.dropped, [&](const TokenisedPair& pair) {
+  const auto bytes = std::make_shared<ByteTokenizer>();
+  tokenize_pairs(reader, {bytes, bytes}, filter, read.dropped, [&](const TokenisedPair& pair) {
     CHECK(pair.source.size() == pair.text.source.size());
     CHECK(pair.target.size() == pair.text.target.size());
     read.kept.emplace_back(pair.text.source, pair.text.target);

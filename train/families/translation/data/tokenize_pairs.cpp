@@ -27,7 +27,7 @@ std::size_t read_some(ParallelReader& reader, std::span<EncodedPair> pairs) {
 }
 
 /// `first`: the number of the first pair among those that were read, for errors.
-void encode(std::span<EncodedPair> pairs, const Tokenizer& tokenizer, std::int64_t first) {
+void encode(std::span<EncodedPair> pairs, const LanguageTokenizers& tokenizers, std::int64_t first) {
   constexpr std::int64_t kGrain = 64;
   parallel_for(std::ssize(pairs), kGrain, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t i = begin; i < end; ++i) {
@@ -35,8 +35,8 @@ void encode(std::span<EncodedPair> pairs, const Tokenizer& tokenizer, std::int64
       pair.source.clear();
       pair.target.clear();
       try {
-        tokenizer.encode(pair.text.source, pair.source);
-        tokenizer.encode(pair.text.target, pair.target);
+        tokenizers.source->encode(pair.text.source, pair.source);
+        tokenizers.target->encode(pair.text.target, pair.target);
       } catch (const DataError& error) {
         throw DataError("pair " + std::to_string(first + i + 1) + " of those that are kept: " + error.what());
       }
@@ -59,14 +59,14 @@ bool keeps(const PairFilter& filter, const EncodedPair& pair, DroppedPairs& drop
 
 }  // namespace
 
-void tokenize_pairs(ParallelReader& reader, const Tokenizer& tokenizer, const PairFilter& filter,
+void tokenize_pairs(ParallelReader& reader, const LanguageTokenizers& tokenizers, const PairFilter& filter,
                     DroppedPairs& dropped, FunctionRef<void(const TokenisedPair&)> sink) {
   constexpr std::size_t kPairs = 4096;
   std::vector<EncodedPair> pairs(kPairs);
   std::int64_t done = 0;
   while (const std::size_t count = read_some(reader, pairs)) {
     const std::span<EncodedPair> read = std::span(pairs).first(count);
-    encode(read, tokenizer, done);
+    encode(read, tokenizers, done);
     for (const EncodedPair& pair : read)
       if (keeps(filter, pair, dropped)) sink({pair.text, pair.source, pair.target});
     done += static_cast<std::int64_t>(count);

@@ -5,7 +5,7 @@
 
 #include "core/function_ref.h"
 #include "train/families/translation/data/parallel_text.h"
-#include "train/tokenizers/tokenizer.h"
+#include "train/families/translation/translation_run.h"
 
 namespace moh {
 
@@ -23,8 +23,8 @@ struct TokenisedPair {
 
 /// Encodes the pairs of a reader with all threads and passes on those that the filter keeps, in order; the
 /// others are counted in `dropped`, as "longer than N tokens" and "length ratio above R". Memory: that of
-/// 4096 pairs. Throws DataError as the reader does, and for text that the tokenizer cannot express.
-void tokenize_pairs(ParallelReader& reader, const Tokenizer& tokenizer, const PairFilter& filter,
+/// 4096 pairs. Throws DataError as the reader does, and for text that the tokenizers cannot express.
+void tokenize_pairs(ParallelReader& reader, const LanguageTokenizers& tokenizers, const PairFilter& filter,
                     DroppedPairs& dropped, FunctionRef<void(const TokenisedPair&)> sink);
 
 }  // namespace moh

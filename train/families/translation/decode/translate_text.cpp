@@ -33,7 +33,7 @@ std::vector<TokenId> encode_line(const TrainedTranslation& model, std::string_vi
                                  const std::string& where) {
   std::vector<TokenId> ids;
   try {
-    model.tokenizer->encode(line, ids);
+    model.tokenizers.source->encode(line, ids);
   } catch (const DataError& error) {
     throw DataError(where + ": " + error.what());
   }
@@ -60,7 +60,8 @@ TranslatedText text_of(const Hypothesis& hypothesis, const Tokenizer& tokenizer)
   std::string text;
   for (const TokenId id : hypothesis.tokens) text += stream.push(tokenizer.token_bytes(id));
   text += stream.finish();
-  return {one_line(text), hypothesis.tokens, hypothesis.log_probability, hypothesis.score};
+  return {one_line(tokenizer.cleaned_up(std::move(text))), hypothesis.tokens, hypothesis.log_probability,
+          hypothesis.score};
 }
 
 std::vector<TranslatedText> best_texts(std::span<const Hypothesis> hypotheses, const Tokenizer& tokenizer,
@@ -112,10 +113,11 @@ void translate_text(const TrainedTranslation& model, std::span<const std::string
       const std::span<const std::size_t> batch = take_batch(rest, sentences, options.batch_tokens);
       std::vector<std::vector<TokenId>> sources;
       for (const std::size_t i : batch) sources.push_back(sentences[i]);
-      const auto found = translate_sentences(model.model, model.marks, model.tokenizer->vocab_size(), sources,
-                                             options.search);
+      const Tokenizer& tokenizer = *model.tokenizers.target;
+      const auto found =
+          translate_sentences(model.model, model.marks, tokenizer.vocab_size(), sources, options.search);
       for (std::size_t k = 0; k < batch.size(); ++k)
-        texts[batch[k] - begin] = best_texts(found[k], *model.tokenizer, options.n_best);
+        texts[batch[k] - begin] = best_texts(found[k], tokenizer, options.n_best);
       progress(done += std::ssize(batch));
     }
     for (const auto& of_line : texts) sink(of_line);
