@@ -67,6 +67,7 @@ class Marian(support.MohTest):
         self.assertEqual([config[key] for key in ("eos_token_id", "decoder_start_token_id", "pad_token_id")], [0, 860, 860])
         self.assertEqual(self.translations("exported"), self.translations("run"))
         self.moh("train", "run.yaml", "init.from=exported", "data.tokenizer=exported", "output.dir=tuned", "train.steps=1")
+        self.assert_says((self.newest("tuned") / "config.yaml").read_text(), "decoder_start: 860")
         self.moh("convert", "--from", "exported", "--to", "again", "--format", "moh")
         self.assertEqual(self.translations("again"), self.translations("run"))
 

@@ -80,7 +80,7 @@ Section data_section(ParallelDataConfig& c) {
       .unseen_in_weights();
   s.field("decoder_start", c.decoder_start, at_least(-1).capped(kMaxVocab),
           "Id of the token that the decoder begins with, such as that of padding in Marian's models. -1: the "
-          "token that ends sentences, as in fairseq.")
+          "token that ends sentences, as in fairseq. A run with `init.from` takes that of the checkpoint.")
       .unseen_in_weights();
   s.field("batch_tokens", c.batch_tokens, at_least(1, "tokens").capped(kMaxLength),
           "Sentence pairs are packed into token batches of at most this many source tokens and as many "
@@ -273,6 +273,9 @@ EvaluationWork TranslationRun::evaluation_work() const {
 
 void TranslationRun::follow_files(FunctionRef<bool(std::string_view key)> is_given,
                                   const FamilyConfig* checkpoint) {
+  // With the tokens, so that the decoder begins as it was trained to.
+  if (checkpoint != nullptr && !new_tokenizer && !is_given("data.decoder_start"))
+    data.decoder_start = of(*checkpoint).data.decoder_start;
   LanguageRun text = run_of_tokens(*this), trained;
   if (checkpoint != nullptr) trained = run_of_tokens(of(*checkpoint));
   text.model.vocab_size = 0;  // so that it is seen whether it follows the tokenizer
