@@ -170,8 +170,12 @@ void require_match(const RunConfig& run, const WeightFile& weights, const Famili
   FamilyValue config = run.family;
   if (MohConfig* moh = config->moh()) moh->shared_heads = {};  // a rule may not have been measured yet
   const Family& family = families.of(run);
-  const DryRunScope no_memory;
-  match_source(*family.make_model(*config, placement_of(run)), weights, family, *config);
+  std::unique_ptr<Model> model;
+  {
+    const DryRunScope no_memory;
+    model = family.make_model(*config, placement_of(run));
+  }
+  match_source(*model, weights, family, *config);  // which reads elements
 }
 
 /// Throws CheckpointError if tensors of the model that the source describes are missing or have other shapes:
