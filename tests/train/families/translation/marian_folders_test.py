@@ -68,7 +68,7 @@ def vocabulary(*models):
 
 
 def make(name, separate=False, **settings):
-    """The folder of a model, as those on the hub are: weights in PyTorch's file."""
+    """The folder of a model, as those on the hub are."""
     folder = HERE / name
     folder.mkdir()
     source, target = (pieces_of([pair[side] for pair in pairs()], size) for side, size in ((0, 90), (1, 110)))
@@ -96,7 +96,21 @@ def make(name, separate=False, **settings):
         model.final_logits_bias.normal_(0, 0.3)
         model.final_logits_bias[0, 0] = 2
     model.generation_config.bad_words_ids = [[size - 1]]
-    model.save_pretrained(folder, safe_serialization=False)
+    model.save_pretrained(folder)
+    if not separate:  # as the first ones were saved, before PyTorch 1.6
+        (folder / "model.safetensors").unlink()
+        state = {name: tensor.half() for name, tensor in model.state_dict().items()}
+        assert "model.encoder.embed_positions.weight" in state
+        torch.save(state, folder / "pytorch_model.bin", _use_new_zipfile_serialization=False)
+
+
+def opened(name):
+    """The tokenizer and the model in transformers, with sinusoids that are not rounded to the half precision of the file."""
+    model = MarianMTModel.from_pretrained(HERE / name).float()
+    exact = MarianMTModel(model.config)
+    for stack, of_exact in ((model.model.encoder, exact.model.encoder), (model.model.decoder, exact.model.decoder)):
+        stack.embed_positions.load_state_dict(of_exact.embed_positions.state_dict())
+    return MarianTokenizer.from_pretrained(HERE / name), model.eval()
 
 
 def run(*arguments, code=0):
@@ -115,7 +129,7 @@ def translated(name, beams, *settings):
 
 
 def expected(name, beams):
-    tokenizer, model = MarianTokenizer.from_pretrained(HERE / name), MarianMTModel.from_pretrained(HERE / name).eval()
+    tokenizer, model = opened(name)
     batch = tokenizer([" ".join(sentence.split()) for sentence in SENTENCES], return_tensors="pt", padding=True)
     found = model.generate(**batch, num_beams=beams, num_return_sequences=beams, max_length=25, do_sample=False, return_dict_in_generate=True,
                            output_scores=True)
@@ -128,7 +142,7 @@ def expected(name, beams):
 
 def loss(name):
     """Of all pairs, per target token in nats."""
-    tokenizer, model = MarianTokenizer.from_pretrained(HERE / name), MarianMTModel.from_pretrained(HERE / name).eval()
+    tokenizer, model = opened(name)
     total, count = 0.0, 0
     with torch.no_grad():
         for source, target in pairs():
@@ -180,7 +194,7 @@ class MarianFolders(unittest.TestCase):
         for name in ("common", "separate"):
             with self.subTest(name):
                 shutil.copytree(HERE / name, HERE / f"{name}_lent")
-                run("convert", "--from", f"{name}_lent", "--to", f"{name}_moh", "--format", "moh")
+                run("convert", "--from", f"{name}_lent", "--to", f"{name}_moh", "--format", "moh", "--dtype", "float32")
                 shutil.rmtree(HERE / f"{name}_lent")
                 self.assertEqual(translated(f"{name}_moh", 2), translated(name, 2))
                 run("convert", "--from", f"{name}_moh", "--to", f"{name}_again", "--format", "hf")
