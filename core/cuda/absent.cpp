@@ -89,6 +89,9 @@ bool Graph::captured() const {
 std::size_t Graph::num_nodes() const {
   not_open();
 }
+double Graph::instantiation_seconds() const {
+  not_open();
+}
 void Graph::launch() {
   not_open();
 }

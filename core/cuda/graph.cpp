@@ -8,6 +8,7 @@
 #include "core/cuda/arena_scope.h"
 #include "core/cuda/device.h"
 #include "core/cuda/queue.h"
+#include "core/device_clock.h"
 #include "core/error.h"
 
 namespace moh::cuda {
@@ -38,6 +39,7 @@ class Capture {
   struct Result {
     cudaGraphExec_t ready = nullptr;
     std::size_t nodes = 0;
+    double seconds = 0;  // of the instantiation
   };
   Result end() {
     under_way = false;
@@ -52,7 +54,9 @@ class Capture {
     check(ended, "cudaStreamEndCapture");
     Result result;
     cudaError_t status = cudaGraphGetNodes(graph, nullptr, &result.nodes);
+    const double began = steady_seconds();
     if (status == cudaSuccess) status = cudaGraphInstantiate(&result.ready, graph, 0);
+    result.seconds = steady_seconds() - began;
     cudaGraphDestroy(graph);
     check(status, "cudaGraphInstantiate");
     return result;
@@ -116,6 +120,10 @@ bool Graph::captured() const {
 
 std::size_t Graph::num_nodes() const {
   return impl_->graph.nodes;
+}
+
+double Graph::instantiation_seconds() const {
+  return impl_->graph.seconds;
 }
 
 void Graph::launch() {

@@ -44,6 +44,8 @@ class Graph {
   bool captured() const;
   /// Kernels, copies and other nodes of the captured graph.
   std::size_t num_nodes() const;
+  /// Seconds of the host that the driver took to make the captured graph ready for launches; 0 before.
+  double instantiation_seconds() const;
   /// Enqueues the captured work.
   void launch();
 

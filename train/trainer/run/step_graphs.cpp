@@ -42,4 +42,10 @@ std::size_t StepGraphs::num_nodes() const {
   return nodes;
 }
 
+double StepGraphs::instantiation_seconds() const {
+  double seconds = 0;
+  for (const auto& [stage, graph] : graphs_) seconds += graph.instantiation_seconds();
+  return seconds;
+}
+
 }  // namespace moh

@@ -45,6 +45,8 @@ class StepGraphs {
   bool captured() const { return captured_; }
   /// Nodes of the graphs of all stages.
   std::size_t num_nodes() const;
+  /// Seconds that their instantiation took.
+  double instantiation_seconds() const;
 
  private:
   enum class How { kEager, kRehearsed, kReplayed };

@@ -82,6 +82,8 @@ class TrainStep {
   bool captured() const { return graphs_ && graphs_->captured(); }
   /// Nodes of the captured graphs; 0 before the capture.
   std::size_t graph_nodes() const { return graphs_ ? graphs_->num_nodes() : 0; }
+  /// Seconds that the driver took to make them ready for launches.
+  double graph_instantiation_seconds() const { return graphs_ ? graphs_->instantiation_seconds() : 0; }
   /// The moving average of the weights; null without config.ema.
   const WeightAverage* average() const { return average_ ? &*average_ : nullptr; }
   /// The average's decay is the same in all steps, as it was in the steps before.
