@@ -3,6 +3,7 @@
 #include "core/cuda/fault.h"
 #include "core/cuda/gpus.h"
 #include "core/cuda/graph.h"
+#include "core/cuda/memory_blocks.h"
 #include "core/cuda/queue.h"
 #include "core/cuda/ranges.h"
 #include "core/cuda/sum_rows.h"
@@ -51,6 +52,15 @@ MemoryStats memory_stats() {
   not_open();
 }
 void reset_memory_peaks() {
+  not_open();
+}
+void track_blocks() {
+  not_open();
+}
+MemoryBlock block_at(const void*) {
+  not_open();
+}
+HeldBytes held_bytes() {
   not_open();
 }
 void copy_to_device(void*, const void*, std::size_t) {

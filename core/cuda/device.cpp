@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "core/cuda/fault.h"
+#include "core/cuda/launch_timer.h"
 #include "core/cuda/queue.h"
 #include "core/cuda/staging.h"
 #include "core/error.h"
@@ -235,11 +236,14 @@ void copy_to_host(void* to, const void* from, std::size_t bytes) {
 }
 
 void copy_on_device(void* to, const void* from, std::size_t bytes) {
-  if (bytes > 0) MOH_CUDA_CALL(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, stream()));
+  if (bytes == 0) return;
+  timed_call("copy_on_device", {to, from},
+             [&] { MOH_CUDA_CALL(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, stream())); });
 }
 
 void set_zero(void* to, std::size_t bytes) {
-  if (bytes > 0) MOH_CUDA_CALL(cudaMemsetAsync(to, 0, bytes, stream()));
+  if (bytes == 0) return;
+  timed_call("set_zero", {to}, [&] { MOH_CUDA_CALL(cudaMemsetAsync(to, 0, bytes, stream())); });
 }
 
 }  // namespace moh::cuda

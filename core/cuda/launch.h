@@ -5,6 +5,7 @@
 #include <type_traits>
 
 #include "core/cuda/device.h"
+#include "core/cuda/timed_launch.h"
 
 // The only way to start a kernel. For kernel files (*_cuda.cu); tests/cuda_sim/include/core/cuda has the
 // host's version.
@@ -20,6 +21,7 @@ struct LaunchShape {
   std::int64_t blocks_x = 1, blocks_y = 1;
   int threads = 128;             ///< of a block, whole warps
   std::size_t shared_bytes = 0;  ///< of a block
+  bool indirect = false;         ///< tables of addresses in device memory say what it reads and writes
 };
 
 /// Enqueues kernel(args...) on the stream; does nothing for an empty grid. Throws DeviceError naming `name`.
@@ -32,11 +34,16 @@ void launch(const char* name, void (*kernel)(Params...), const LaunchShape& shap
   constexpr std::size_t kAlwaysAllowed = 48 << 10;
   if (shape.shared_bytes > kAlwaysAllowed) allow_shared_memory(function, shape.shared_bytes);
   void* pointers[] = {static_cast<void*>(&args)...};
+  constexpr std::size_t kSizes[] = {sizeof(Params)...};
   const dim3 grid(static_cast<unsigned>(shape.blocks_x), static_cast<unsigned>(shape.blocks_y));
+  const bool timed =
+      begin_timed_launch(name, function, shape.threads, shape.shared_bytes,
+                         {pointers, kSizes, shape.indirect ? std::size_t{0} : sizeof...(Params)});
   // The status stays as the last error, which check_launch reads.
   cudaLaunchKernel(function, grid, dim3(static_cast<unsigned>(shape.threads)), pointers, shape.shared_bytes,
                    stream());
   check_launch(name);
+  if (timed) end_timed_launch();
 }
 
 template <class Body>

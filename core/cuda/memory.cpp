@@ -7,6 +7,7 @@
 
 #include "core/cuda/arena_scope.h"
 #include "core/cuda/device.h"
+#include "core/cuda/memory_blocks.h"
 #include "core/cuda/queue.h"
 #include "core/error.h"
 
@@ -23,6 +24,8 @@ struct Memory {
   SharedArena current;                                 // the source of allocate(); null: CUDA's pool
   std::map<const std::byte*, std::size_t> persistent;  // blocks of PersistentMemoryScope, and their bytes
   std::vector<void*> to_free;                          // what was released during a capture
+  bool tracks = false;                                 // since track_blocks()
+  std::map<const std::byte*, std::size_t> tracked;     // blocks handed out since then, and their bytes
 };
 
 thread_local bool takes_persistent = false;
@@ -102,12 +105,17 @@ std::int64_t pool_reserved_bytes() {
 
 /// Bytes that the pool, the arenas and persistent blocks hold from the system. The pool is queried only when
 /// it is in use.
-std::int64_t reserved_bytes() {
+HeldBytes held_by_source() {
   if (!memory().current) memory().pool_reserved = pool_reserved_bytes();
-  std::int64_t reserved = memory().pool_reserved;
-  for (const SharedArena& arena : memory().arenas) reserved += arena->reserved_bytes();
-  for (const auto& [block, bytes] : memory().persistent) reserved += static_cast<std::int64_t>(bytes);
-  return reserved;
+  HeldBytes held{.pool = memory().pool_reserved};
+  for (const SharedArena& arena : memory().arenas) held.arenas += arena->reserved_bytes();
+  for (const auto& [block, bytes] : memory().persistent) held.persistent += static_cast<std::int64_t>(bytes);
+  return held;
+}
+
+std::int64_t reserved_bytes() {
+  const HeldBytes held = held_by_source();
+  return held.pool + held.arenas + held.persistent;
 }
 
 [[noreturn]] void refuse(std::size_t bytes) {
@@ -174,6 +182,7 @@ void* allocate(std::size_t bytes, MemoryPurpose purpose) {
   const std::lock_guard lock(memory().mutex);
   void* const block = take_block(wanted);
   if (block == nullptr) refuse(wanted);
+  if (memory().tracks) memory().tracked[static_cast<std::byte*>(block)] = wanted;
   memory().counts.count(purpose, static_cast<std::int64_t>(bytes));
   const std::int64_t reserved = reserved_bytes();
   if (reserved > memory().counts.reserved_bytes) ++memory().counts.system_allocations;
@@ -183,6 +192,7 @@ void* allocate(std::size_t bytes, MemoryPurpose purpose) {
 
 void release(void* block, std::size_t bytes, MemoryPurpose purpose) noexcept {
   const std::lock_guard lock(memory().mutex);
+  memory().tracked.erase(static_cast<std::byte*>(block));
   give_back_block(block, bytes);
   memory().counts.count(purpose, -static_cast<std::int64_t>(bytes));
 }
@@ -199,6 +209,25 @@ void trim_pool() {
   MOH_CUDA_CALL(cudaMemPoolTrimTo(memory_pool(), 0));
   memory().pool_reserved = pool_reserved_bytes();
   memory().counts.reserved_bytes = reserved_bytes();
+}
+
+void track_blocks() {
+  const std::lock_guard lock(memory().mutex);
+  memory().tracks = true;
+}
+
+MemoryBlock block_at(const void* address) {
+  const std::lock_guard lock(memory().mutex);
+  const auto* const at = static_cast<const std::byte*>(address);
+  const auto after = memory().tracked.upper_bound(at);
+  if (after == memory().tracked.begin()) return {};
+  const auto& [begin, bytes] = *std::prev(after);
+  return at < begin + bytes ? MemoryBlock{begin, bytes} : MemoryBlock{};
+}
+
+HeldBytes held_bytes() {
+  const std::lock_guard lock(memory().mutex);
+  return held_by_source();
 }
 
 MemoryStats memory_stats() {

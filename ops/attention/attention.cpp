@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include "core/cuda/launch_timer.h"
 #include "ops/aligned.h"
 #include "ops/attention/attention_cuda.h"
 #include "ops/attention/attention_run.h"
@@ -77,7 +78,8 @@ Tensor run_forward(Operands& o, const Tensor& lse) {
       if constexpr (std::is_same_v<T, bfloat16>) {
         if (o.by_cudnn) {
           const ProfileScope profile(kByCudnn);
-          return CudnnAttention::forward(args);
+          return cuda::timed_call("cudnn_attention", {in.q.data, in.k.data, in.v.data, args.out.data},
+                                  [&] { CudnnAttention::forward(args); });
         }
       }
       CudaAttention<T>::forward(args, num_rows(o));
@@ -126,7 +128,10 @@ Grads run_backward(const Saved& saved, const Tensor& gradient) {
       if constexpr (std::is_same_v<T, bfloat16>) {
         if (o.by_cudnn) {
           const ProfileScope profile(kByCudnn);
-          return CudnnAttention::backward(args);
+          return cuda::timed_call("cudnn_attention_gradient",
+                                  {in.q.data, in.k.data, in.v.data, args.out.data, args.dout.data,
+                                   grad.q.data, grad.k.data, grad.v.data},
+                                  [&] { CudnnAttention::backward(args); });
         }
       }
       CudaAttention<T>::backward(args, num_rows(o));

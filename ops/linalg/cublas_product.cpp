@@ -1,6 +1,7 @@
 #include "ops/linalg/cublas_product.h"
 
 #include "core/cuda/device.h"
+#include "core/cuda/launch_timer.h"
 #include "core/error.h"
 
 namespace moh {
@@ -237,10 +238,14 @@ cublasStatus_t CublasProduct::run(const CublasContext& context, const CublasAlgo
   point_to_extras(data);
   const float one = 1, beta = gemm_.accumulate ? 1 : 0;
   const bool needs_workspace = algorithm.workspace_bytes > 0;
-  return library().cublasLtMatmul(context.handle(), operation_.get(), &one, data.b, b_.get(), data.a,
-                                  a_.get(), &beta, data.c, c_.get(), data.c, c_.get(), &algorithm.algorithm,
-                                  needs_workspace ? context.workspace() : nullptr,
-                                  needs_workspace ? CublasContext::kWorkspaceBytes : 0, cuda::stream());
+  cublasStatus_t status = CUBLAS_STATUS_SUCCESS;
+  cuda::timed_call("cublasLtMatmul", {data.a, data.b, data.c, data.aux}, [&] {
+    status = library().cublasLtMatmul(context.handle(), operation_.get(), &one, data.b, b_.get(), data.a,
+                                      a_.get(), &beta, data.c, c_.get(), data.c, c_.get(),
+                                      &algorithm.algorithm, needs_workspace ? context.workspace() : nullptr,
+                                      needs_workspace ? CublasContext::kWorkspaceBytes : 0, cuda::stream());
+  });
+  return status;
 }
 
 GemmAlgorithm settings_of(const cublasLtMatmulAlgo_t& algorithm) {

@@ -42,8 +42,8 @@ void AdamWKernels<Backend, T, G>::update(const AdamWChunk<T, G>* chunks, std::in
                                          const AdamWCoefficients<Acc<T>>* coefficients,
                                          const AdamWRate<Acc<T>>* rates, const std::int32_t* go,
                                          const G* grad) {
-  cuda::launch("adamw", adamw_kernel<T, G>, {.blocks_x = num_chunks, .threads = kThreads}, chunks,
-               coefficients, rates, go, grad);
+  cuda::launch("adamw", adamw_kernel<T, G>, {.blocks_x = num_chunks, .threads = kThreads, .indirect = true},
+               chunks, coefficients, rates, go, grad);
 }
 
 template struct AdamWKernels<Cuda, float>;

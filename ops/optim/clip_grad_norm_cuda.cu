@@ -32,7 +32,8 @@ void GradNormKernels<Backend, T>::sum_squares(const GradChunk<T>* chunks, std::i
   cuda::launch("sum_squares", sum_squares_kernel<T>,
                {.blocks_x = num_chunks,
                 .threads = kThreads,
-                .shared_bytes = kThreads / device::kWarp * sizeof(double)},
+                .shared_bytes = kThreads / device::kWarp * sizeof(double),
+                .indirect = true},
                chunks, sums, grad);
 }
 

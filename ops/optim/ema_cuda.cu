@@ -26,8 +26,8 @@ void ema_kernel(const EmaChunk<T>* chunks, float rate, const double* rate_at, co
 template <class Backend, class T>
 void EmaKernels<Backend, T>::update(const EmaChunk<T>* chunks, std::int64_t num_chunks, Acc<T> rate,
                                     const double* rate_at, const double* go) {
-  cuda::launch("ema", ema_kernel<T>, {.blocks_x = num_chunks, .threads = kThreads}, chunks, rate, rate_at,
-               go);
+  cuda::launch("ema", ema_kernel<T>, {.blocks_x = num_chunks, .threads = kThreads, .indirect = true}, chunks,
+               rate, rate_at, go);
 }
 
 template struct EmaKernels<Cuda, float>;

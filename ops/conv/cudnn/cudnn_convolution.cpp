@@ -11,6 +11,7 @@
 #include <type_traits>
 
 #include "core/cuda/device.h"
+#include "core/cuda/launch_timer.h"
 #include "core/cuda/tag.h"
 #include "core/error.h"
 #include "core/math_mode.h"
@@ -225,7 +226,7 @@ class Convolutions {
     const std::lock_guard lock(mutex_);
     auto plan = plans_.find(problem);
     if (plan == plans_.end()) plan = plans_.try_emplace(problem, handle_, problem).first;
-    plan->second.run(handle_, at);
+    cuda::timed_call("cudnnConvolution", {at.x, at.w, at.y}, [&] { plan->second.run(handle_, at); });
   }
 
  private:

@@ -6,6 +6,7 @@
 #include <type_traits>
 
 #include "core/cuda/device.h"
+#include "core/cuda/launch_timer.h"
 #include "tests/cuda_sim/capture.h"
 #include "tests/cuda_sim/clock.h"
 #include "tests/cuda_sim/device_memory.h"
@@ -23,6 +24,7 @@ struct LaunchShape {
   std::int64_t blocks_x = 1, blocks_y = 1;
   int threads = 128;
   std::size_t shared_bytes = 0;
+  bool indirect = false;
 };
 
 template <class Arg>
@@ -43,12 +45,19 @@ void launch(const char* name, void (*kernel)(Params...), const LaunchShape& shap
   if (const sim::Capture* const capture = sim::Capture::of(queue); capture != nullptr && capture->broken())
     check(cudaErrorStreamCaptureInvalidated, name);
   sim::LaunchLog::instance().add(name);
+  LaunchTimer* const timer = LaunchTimer::current();
+  if (timer != nullptr) {
+    timer->begin(name,
+                 {.threads = shape.threads, .shared_bytes = static_cast<std::int64_t>(shape.shared_bytes)});
+    if (!shape.indirect) (timer->add_argument(&args, sizeof args), ...);
+  }
   sim::Streams::instance().submit(queue, [=] {
     const sim::DeviceMemory::Access access;
     sim::run_grid(name, {static_cast<unsigned>(shape.blocks_x), static_cast<unsigned>(shape.blocks_y)},
                   {static_cast<unsigned>(shape.threads)}, shape.shared_bytes, [&] { kernel(args...); });
     sim::device_clock() += sim::kLaunchMilliseconds;
   });
+  if (timer != nullptr) timer->end();
 }
 
 template <class Body>
