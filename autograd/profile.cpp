@@ -64,6 +64,14 @@ void Profiler::end_phase(ProfilePhase previous) {
   cuda::pop_range();
 }
 
+Profiler::OpenOp Profiler::open_op() const {
+  const auto reports = std::ranges::find_if(open_.rbegin(), open_.rend(),
+                                            [&](std::size_t i) { return spans_[i].entry->flops > 0; });
+  if (open_.empty()) return {phase_, {}};
+  const ProfileEntry& entry = *spans_[reports != open_.rend() ? *reports : open_.back()].entry;
+  return {entry.phase, entry.op};
+}
+
 std::vector<ProfileInterval> Profiler::intervals() const {
   MOH_CHECK(open_.empty() && open_phases_.empty(), "a profile is read between ops");
   std::vector<ProfileInterval> intervals;

@@ -56,6 +56,14 @@ class Profiler {
   /// time, inside an op (attention's scores in its backward pass) or by recompute().
   double model_flops() const { return model_flops_; }
 
+  /// The op whose kernels are now launched: the innermost one that reports operations, otherwise the
+  /// innermost. Its name is empty outside of ops.
+  struct OpenOp {
+    ProfilePhase phase = ProfilePhase::kForward;
+    std::string_view op;
+  };
+  OpenOp open_op() const;
+
   /// The profiler of this thread, or null.
   static Profiler* current() { return current_; }
 

@@ -33,6 +33,9 @@ void cuda_gemm(const CudaGemm&, const CudaGemmData&) {
 void set_cuda_gemm_options(const GemmOptions&) {
   throw DeviceError("matrix multiplications: this build computes on the CPU only");
 }
+std::vector<GemmSearch> cuda_gemm_searches() {
+  return {};
+}
 template <>
 void IndexKernels<Cuda>::check(std::int64_t*, std::int64_t, std::int64_t, std::int64_t, std::int32_t) {
   not_open();

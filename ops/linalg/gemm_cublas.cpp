@@ -1,4 +1,6 @@
+#include <algorithm>
 #include <array>
+#include <limits>
 #include <map>
 #include <mutex>
 #include <string>
@@ -101,6 +103,11 @@ class Gemms {
     check_cublas(run(gemm, {&plan->second.product, plan->second.algorithm}, data), "cublasLtMatmul");
   }
 
+  std::vector<GemmSearch> searches() {
+    const std::lock_guard lock(mutex_);
+    return searches_;
+  }
+
   void set_options(const GemmOptions& options) {
     const std::lock_guard lock(mutex_);
     known_ = GemmAlgorithms(made_for(), options.algorithms, options.algorithms_name);
@@ -175,13 +182,17 @@ class Gemms {
       cuda::set_zero(trial.c, bytes);
     }
     DeviceClock clock(Device{Device::Type::kCuda});
+    std::vector<double> shortest(ways.size(), std::numeric_limits<double>::infinity());
     const auto fastest = fastest_of(ways.size(), kRounds, [&](std::size_t i) -> std::optional<double> {
       clock.clear();
       const DeviceClock::Mark begin = clock.mark();
       if (run(gemm, ways[i], trial) != CUBLAS_STATUS_SUCCESS) return std::nullopt;
-      return clock.seconds(begin, clock.mark());
+      const double seconds = clock.seconds(begin, clock.mark());
+      shortest[i] = std::min(shortest[i], seconds);
+      return seconds;
     });
     if (!fastest) return first;
+    searches_.push_back({name, ways.size(), shortest.front(), shortest[*fastest]});
     const Candidate way = ways[*fastest];
     GemmAlgorithm found = settings_of(way.algorithm.algorithm);
     found.fused = way.product->is_whole();
@@ -195,6 +206,7 @@ class Gemms {
   GemmOptions options_;
   GemmAlgorithms known_;
   std::map<std::tuple<CudaGemm, GemmAlignments, bool>, Plan> plans_;
+  std::vector<GemmSearch> searches_;
 };
 
 }  // namespace
@@ -205,6 +217,10 @@ void cuda_gemm(const CudaGemm& gemm, const CudaGemmData& data) {
 
 void set_cuda_gemm_options(const GemmOptions& options) {
   Gemms::instance().set_options(options);
+}
+
+std::vector<GemmSearch> cuda_gemm_searches() {
+  return Gemms::instance().searches();
 }
 
 }  // namespace moh

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <vector>
 
 #include "core/dtype.h"
 #include "ops/linalg/gemm_options.h"
@@ -49,7 +50,8 @@ inline constexpr std::size_t kCublasWorkspaceBytes = std::size_t{32} << 20;
 /// algorithm or fails.
 void cuda_gemm(const CudaGemm& gemm, const CudaGemmData& data);
 
-/// See set_gemm_options.
+/// See set_gemm_options and gemm_searches.
 void set_cuda_gemm_options(const GemmOptions& options);
+std::vector<GemmSearch> cuda_gemm_searches();
 
 }  // namespace moh

@@ -1,7 +1,9 @@
 #pragma once
 
+#include <cstddef>
 #include <functional>
 #include <string>
+#include <vector>
 
 namespace moh {
 
@@ -22,5 +24,15 @@ struct GemmOptions {
 /// Applies to matrix multiplications from now on. A GPU must be open. Throws DeviceError when cuBLASLt cannot
 /// be loaded, DataError when `algorithms` is invalid, or belongs to another GPU or version of cuBLASLt.
 void set_gemm_options(const GemmOptions& options);
+
+/// What a search has found for one matrix multiplication. Seconds are the shortest of several runs.
+struct GemmSearch {
+  std::string name;
+  std::size_t candidates = 0;  ///< algorithms that were timed
+  double first_seconds = 0;    ///< of the first of them in the order that cuBLASLt proposes
+  double best_seconds = 0;
+};
+/// The searches of this process so far, in their order.
+std::vector<GemmSearch> gemm_searches();
 
 }  // namespace moh

@@ -230,4 +230,8 @@ void set_gemm_options(const GemmOptions& options) {
   set_cuda_gemm_options(options);
 }
 
+std::vector<GemmSearch> gemm_searches() {
+  return cuda_gemm_searches();
+}
+
 }  // namespace moh

@@ -80,11 +80,49 @@ class Bench(unittest.TestCase):
         self.assertAlmostEqual(sum(times) + profile["other_ms"], profile["step_ms"], places=6)
         self.assertAlmostEqual(sum(op["share"] for op in profile["ops"]), sum(times) / profile["step_ms"], places=6)
 
+    def test_step_with_the_times_of_kernels(self):
+        step = ("step", "config.yaml", "--random-data", "--steps", 2, "--kernels")
+        record, = self.records(*step, "--warmup", 2)
+        kernels = record["kernels"]
+        rows = {(row["phase"], row["op"], row["kernel"]): row for row in kernels["rows"]}
+        self.assertEqual(len(rows), len(kernels["rows"]))
+        self.assertLessEqual({("forward", "rms_norm", "rms_norm"), ("optimizer", "adamw", "adamw"),
+                              ("forward", "head_sparse_attention", "attention"),
+                              ("forward", "build_head_lists", "write_list_rows")}, set(rows))
+        norm = rows["forward", "rms_norm", "rms_norm"]
+        norms = [row["calls"] for row in kernels["rows"] if row["kernel"] == "rms_norm"]
+        self.assertEqual(sum(norms), 2 * 5)  # micro-batches; two of each layer, and the last, by themselves or with an addition
+        self.assertGreater(norm["gbytes_per_s"], 0)
+        self.assertAlmostEqual(norm["share_of_copy"], norm["gbytes_per_s"] / kernels["copy_gbytes_per_s"], places=9)
+        self.assertNotIn("op_gflops", norm)
+        self.assertNotIn("gbytes_per_s", rows["optimizer", "adamw", "adamw"])  # a table has its addresses
+        product, = [row for row in kernels["rows"] if row["kernel"] == "cublasLtMatmul" and row["phase"] == "forward" and
+                    "NT 32x257x32" in row["op"]]
+        self.assertEqual(product["calls"], 2)
+        self.assertAlmostEqual(product["op_share_of_matmul_peak"], product["op_gflops"] / record["matmul_peak_gflops"], places=9)
+        self.assertAlmostEqual(product["op_gflops"] * product["ms"] * 1e6, 2 * 2 * 32 * 257 * 32, delta=1)
+        self.assertTrue(all(row["median_us"] > 0 and row["ms"] <= kernels["step_ms"] for row in kernels["rows"]))
+        self.assertIn("rms_norm, forward", moh(*step, "--warmup", 2).stdout)
+        for options, message in ((("cuda_graph=true", "--warmup", 3), "kernels: expected cuda_graph: false"),
+                                 (("device=cpu",), "kernels: expected a GPU, whose kernels are timed, found device: cpu")):
+            run = moh(*step, *options)
+            self.assertEqual((run.returncode, run.stdout), (2, ""))
+            self.assertIn(message, run.stderr)
+
+    def test_step_with_searched_products(self):
+        record, = self.records("step", "config.yaml", "--random-data", "--steps", 1, "gemm_algorithms=none.txt")
+        self.assertTrue(all(search["best_us"] <= search["first_us"] and search["candidates"] >= 1
+                            for search in record["gemm_searches"]))
+        self.assertTrue(any("32x257x32" in search["gemm"] for search in record["gemm_searches"]))
+
     def test_step_that_is_replayed(self):
         step = ("step", "config.yaml", "--random-data", "--steps", 2, "cuda_graph=true")
         record, = self.records(*step, "--warmup", 3)
         self.assertTrue(record["cuda_graph"])
         self.assertGreater(record["step_ms"], 0)
+        self.assertGreater(record["graph_nodes"], 100)
+        self.assertGreater(record["graph_instantiation_ms"], 0)
+        self.assertGreater(record["held_bytes"]["arenas"], 0)
         self.assertFalse({"forward_ms", "backward_ms", "optimizer_ms", "profile"} & set(record))
         for options, message in ((("--warmup", 2), "warmup: expected 3 or more with cuda_graph, found 2"),
                                  (("--profile",), "profile: expected cuda_graph: false")):

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <functional>
 #include <map>
+#include <tuple>
 
 #include "core/cuda/backend.h"
 #include "core/device_clock.h"
@@ -24,15 +25,21 @@ constexpr std::string_view kStepBench = "bench step";
 void check(const RunConfig& config, const StepBenchOptions& o) {
   require_option(o.steps >= 1, kStepBench, "steps", "1 or more", o.steps);
   require_option(o.warmup >= 0, kStepBench, "warmup", "0 or more", o.warmup);
+  if (o.kernels && config.device == kCpu) {
+    throw ValueError(error_message(kStepBench, "kernels", "a GPU, whose kernels are timed", "device: cpu",
+                                   "set device=cuda; profile measures ops on a CPU"));
+  }
   if (!config.cuda_graph) return;
   // The steps before the capture and the captured step itself are slower than replayed ones.
   constexpr int kLeast = TrainStep::kRehearsals + 1;
   require_option(o.warmup >= kLeast, kStepBench, "warmup",
                  std::to_string(kLeast) + " or more with cuda_graph", o.warmup);
-  if (o.profile) {
-    throw ValueError(error_message(kStepBench, "profile",
-                                   "cuda_graph: false, as a replayed graph cannot be timed by op",
-                                   "cuda_graph: true", "set cuda_graph=false"));
+  for (const auto& [wanted, name, by] :
+       {std::tuple(o.profile, "profile", "op"), std::tuple(o.kernels, "kernels", "kernel")}) {
+    if (!wanted) continue;
+    throw ValueError(error_message(
+        kStepBench, name, "cuda_graph: false, as a replayed graph cannot be timed by " + std::string(by),
+        "cuda_graph: true", "set cuda_graph=false"));
   }
 }
 
@@ -63,7 +70,7 @@ class Run {
   const Task& task() const { return *task_; }
   /// Items of the last step.
   std::int64_t items() const { return items_; }
-  bool captured() const { return train_step_.captured(); }
+  const TrainStep& train_step() const { return train_step_; }
 
   /// Enqueues a step and checks the result of the previous one: as in training, the GPU never idles.
   void step() {
@@ -109,6 +116,9 @@ void measure(Run& run, StepBenchRecord& r) {
   const StepFaults after = faults_so_far(device);
   r.faults = {after.system_allocations - before.system_allocations, after.page_faults - before.page_faults};
   r.memory = memory_stats(device);
+  if (device != kCpu) r.held = cuda::held_bytes();
+  r.graph_nodes = run.train_step().graph_nodes();
+  r.graph_instantiation_ms = run.train_step().graph_instantiation_seconds() * 1e3;
   r.peak_rss_bytes = peak_process_memory();
 
   const auto ms_of_steps = [&](const auto& seconds) {
@@ -137,6 +147,27 @@ StepProfile profiled(Run& run, Device device, std::int64_t steps) {
   run.finish();
   const DeviceClock::Mark end = clock.mark();
   return summarize_profile(profiler.entries(), steps, clock.seconds(begin, end));
+}
+
+/// A step that is not timed comes first: while the device computes it, the host gets ahead.
+KernelProfile by_kernel(Run& run, Device device, std::int64_t steps) {
+  run.step();
+  KernelProfile profile;
+  {
+    DeviceClock clock(device);
+    Profiler profiler(clock);
+    LaunchingOps ops(profiler);
+    const cuda::LaunchTimer timer(clock, [&] { return ops.current(); });
+    const DeviceClock::Mark begin = clock.mark();
+    for (std::int64_t i = 0; i < steps; ++i) run.step();
+    run.finish();
+    const DeviceClock::Mark end = clock.mark();
+    profile.step_ms = clock.seconds(begin, end) * 1e3 / static_cast<double>(steps);
+    profile.kernels = summarize_launches(timer.launches(), ops, profiler.entries(), steps);
+  }
+  constexpr std::size_t kCaches = 4;  // a copy of so many caches is one of memory
+  profile.copy_gbytes_per_s = measure_copy_rates(kCaches * cuda::cache_bytes(), device).stores;
+  return profile;
 }
 
 }  // namespace
@@ -172,6 +203,7 @@ StepBenchRecord run_step_bench(const RunConfig& config, const Family& family,
   open_configured_device(config, NewProducts::kSearch);
   StepBenchRecord r{.config = config, .options = options};
   if (config.device != kCpu) r.gpu = cuda::describe_device();
+  if (options.kernels) cuda::track_blocks();  // before there are any
   r.flops = step_flops(config, synthetic_tasks(family));
   reset_memory_peaks(config.device);
   {
@@ -181,9 +213,12 @@ StepBenchRecord run_step_bench(const RunConfig& config, const Family& family,
     r.sample_sizes = run.task().sample_sizes();
     for (std::int64_t i = 0; i < options.warmup; ++i) run.step();
     run.finish();
-    MOH_CHECK(run.captured() == config.cuda_graph, "the step was captured exactly if cuda_graph is set");
+    MOH_CHECK(run.train_step().captured() == config.cuda_graph,
+              "the step was captured exactly if cuda_graph is set");
     measure(run, r);
     if (options.profile) r.profile = profiled(run, config.device, options.steps);
+    if (options.kernels) r.kernels = by_kernel(run, config.device, options.steps);
+    r.gemm_searches = gemm_searches();
   }
   const MathModeScope mode(placement_of(config).math);
   r.ceilings = measure_ceilings(config.device, dtype_of(config.precision),

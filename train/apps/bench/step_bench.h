@@ -9,6 +9,9 @@
 
 #include "autograd/profile.h"
 #include "core/allocator.h"
+#include "core/cuda/memory_blocks.h"
+#include "ops/linalg/gemm_options.h"
+#include "train/apps/bench/kernel_times.h"
 #include "train/apps/plan/dry_step.h"
 #include "train/base/measure/ceilings.h"
 #include "train/trainer/config/run_config.h"
@@ -22,6 +25,7 @@ struct StepBenchOptions {
   std::int64_t steps = 10;   ///< measured steps
   bool random_data = false;  ///< synthetic data instead of the configuration's files
   bool profile = false;      ///< then profile as many steps again, by op; not with cuda_graph
+  bool kernels = false;      ///< then time as many steps again, by kernel; on a GPU, not with cuda_graph
 };
 
 /// Events that should not occur after the warm-up, counted over all measured steps.
@@ -77,6 +81,12 @@ struct StepBenchRecord {
   Ceilings ceilings;  ///< measured in the same process and with the same threads; for the same dtype
 
   std::optional<StepProfile> profile;
+  std::optional<KernelProfile> kernels;
+
+  std::size_t graph_nodes = 0;        ///< of all captured graphs; 0 without cuda_graph
+  double graph_instantiation_ms = 0;  ///< what the driver took to make them ready for launches
+  cuda::HeldBytes held;  ///< on a GPU: what the process holds of its memory after the measured steps
+  std::vector<GemmSearch> gemm_searches;  ///< with gemm_algorithms: what was searched
 
   double gflops() const { return flops.routed / step_ms * 1e-6; }
 };

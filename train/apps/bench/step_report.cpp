@@ -59,6 +59,49 @@ Json profile_json(const StepProfile& profile) {
   return {{"step_ms", profile.step_ms}, {"other_ms", profile.other_ms()}, {"ops", std::move(ops)}};
 }
 
+/// Adds `key` where the number is known.
+template <class Number>
+void add_known(Json& object, const char* key, Number value) {
+  if (value > 0) object[key] = value;
+}
+
+Json kernels_json(const KernelProfile& profile, double matmul_gflops) {
+  Json rows = Json::array();
+  for (const KernelTime& kernel : profile.kernels) {
+    Json row = {{"phase", phase_name(kernel.phase)},
+                {"op", kernel.op},
+                {"kernel", kernel.kernel},
+                {"calls", kernel.calls},
+                {"median_us", kernel.median_us},
+                {"ms", kernel.ms},
+                {"share", kernel.ms / profile.step_ms}};
+    add_known(row, "gbytes_per_s", kernel.gbytes_per_s);
+    add_known(row, "share_of_copy", kernel.gbytes_per_s / profile.copy_gbytes_per_s);
+    add_known(row, "op_gflops", kernel.op_gflops);
+    add_known(row, "op_share_of_matmul_peak", kernel.op_gflops / matmul_gflops);
+    add_known(row, "threads", kernel.resources.threads);
+    add_known(row, "registers", kernel.resources.registers);
+    add_known(row, "shared_bytes", kernel.resources.shared_bytes);
+    add_known(row, "local_bytes", kernel.resources.local_bytes);
+    add_known(row, "resident_blocks", kernel.resources.resident_blocks);
+    rows.push_back(std::move(row));
+  }
+  return {{"step_ms", profile.step_ms},
+          {"copy_gbytes_per_s", profile.copy_gbytes_per_s},
+          {"rows", std::move(rows)}};
+}
+
+Json searches_json(const std::vector<GemmSearch>& searches) {
+  Json rows = Json::array();
+  for (const GemmSearch& search : searches) {
+    rows.push_back({{"gemm", search.name},
+                    {"candidates", search.candidates},
+                    {"first_us", search.first_seconds * 1e6},
+                    {"best_us", search.best_seconds * 1e6}});
+  }
+  return rows;
+}
+
 void write_times(std::ostream& out, const StepBenchRecord& r) {
   fmt::print(out, "step                {:10.2f} ms   ({} steps, spread {:.1f}%)\n", r.step_ms,
              r.options.steps, 100 * r.step_ms_spread);
@@ -104,6 +147,20 @@ void write_profile(std::ostream& out, const StepProfile& profile) {
   fmt::print(out, "{:<32}{:10.3f}{:35.1f}%\n", "outside ops", profile.other_ms(), share(profile.other_ms()));
 }
 
+void write_kernels(std::ostream& out, const KernelProfile& profile) {
+  out << "\nkernel                          of                              calls  median us  ms/step   GB/s "
+         " op's "
+         "GFLOP/s\n";
+  for (const KernelTime& k : profile.kernels) {
+    fmt::print(out, "{:<32}{:<30}{:8.0f}{:10.1f}{:10.3f}{:>8}{:>12}\n", k.kernel,
+               fmt::format("{}, {}", k.op, phase_name(k.phase)), k.calls, k.median_us, k.ms,
+               k.gbytes_per_s > 0 ? format_fixed(k.gbytes_per_s, 0) : "",
+               k.op_gflops > 0 ? format_fixed(k.op_gflops, 0) : "");
+  }
+  fmt::print(out, "copy of memory: {:.0f} GB/s; a step with these times: {:.3f} ms\n",
+             profile.copy_gbytes_per_s, profile.step_ms);
+}
+
 }  // namespace
 
 void write_json_line(std::ostream& out, const StepBenchRecord& r, const std::string& config,
@@ -139,8 +196,18 @@ void write_json_line(std::ostream& out, const StepBenchRecord& r, const std::str
     object[std::string(key) + "_gflops"] = *gflops;
     object[std::string("share_of_") + key] = r.gflops() / *gflops;
   }
-  if (!r.gpu.empty()) object["gpu"] = r.gpu;
+  if (!r.gpu.empty()) {
+    object["gpu"] = r.gpu;
+    object["held_bytes"] = {
+        {"pool", r.held.pool}, {"arenas", r.held.arenas}, {"persistent", r.held.persistent}};
+  }
+  if (r.graph_nodes > 0) {
+    object["graph_nodes"] = r.graph_nodes;
+    object["graph_instantiation_ms"] = r.graph_instantiation_ms;
+  }
   if (r.profile) object["profile"] = profile_json(*r.profile);
+  if (r.kernels) object["kernels"] = kernels_json(*r.kernels, r.ceilings.matmul_gflops);
+  if (!r.gemm_searches.empty()) object["gemm_searches"] = searches_json(r.gemm_searches);
   out << object.dump(-1, ' ', false, Json::error_handler_t::replace) << '\n';
 }
 
@@ -158,6 +225,7 @@ void write_table(std::ostream& out, const StepBenchRecord& r) {
   write_rates(out, r);
   write_memory(out, r);
   if (r.profile) write_profile(out, *r.profile);
+  if (r.kernels) write_kernels(out, *r.kernels);
 }
 
 }  // namespace moh

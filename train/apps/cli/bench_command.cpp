@@ -253,6 +253,7 @@ void add_bench_step(const Commands& commands) {
   command.add_option("--warmup", options.warmup, "Warm-up steps before the measured ones");
   command.add_flag("--random-data", options.random_data, "Synthetic data instead of data.train");
   command.add_flag("--profile", options.profile, "Then profile as many steps again, by op");
+  command.add_flag("--kernels", options.kernels, "Then time as many steps again, by kernel of the GPU");
   command.add_flag("--json", args.json, "Print one JSON object instead of a table");
   command.footer(
       R"(Nothing is written: no run folder, no checkpoint. Device and number of threads are the keys `device` and `threads`.
@@ -260,7 +261,8 @@ void add_bench_step(const Commands& commands) {
 Examples:
   moh bench step configs/llm/tiny_shakespeare_moh_50.yaml --random-data
   moh bench step configs/llm/moh_llm_s_50.yaml precision=float32 train.batch_size=1 train.accumulate=1 threads=2 --random-data --steps 20 --json
-  moh bench step configs/llm/llm_s.yaml device=cuda train.accumulate=1 --random-data --profile)");
+  moh bench step configs/llm/llm_s.yaml device=cuda train.accumulate=1 --random-data --profile
+  moh bench step configs/llm/moh_llm_b_50.yaml device=cuda train.batch_size=4 train.accumulate=1 --random-data --kernels --json)");
 }
 
 void add_bench_decode(const Commands& commands) {
