@@ -174,6 +174,22 @@ TEST_CASE("device: attention on tensor cores agrees with float64 on the CPU", "[
   check_attention_on_device();
 }
 
+template <int... kWidths>
+void check_odd_lengths(std::integer_sequence<int, kWidths...>) {
+  const MathModeScope own({.attention = AttentionBackend::kNative});
+  for (const std::int64_t width : {std::int64_t{kWidths}...}) {
+    DYNAMIC_SECTION("width " << width) {
+      check_problem({{1, 67, 67, 4, 2, width}, {.causal = true}, 0.5});
+      check_problem({{1, 33, 259, 2, 1, width}, {.causal = false}, -1});
+    }
+  }
+}
+
+// Each width apart, as a section: scripts/gpu_check.sh runs them one by one, before all else.
+TEST_CASE("device: attention of each head width, in odd lengths", "[device]") {
+  check_odd_lengths(tensor_cores::HeadWidths());
+}
+
 TEST_CASE("device: ranges of keys that do not ascend, or of no key, stay within the tensors", "[device]") {
   // The simulator refuses accesses outside: whatever a GPU holds, the host cannot check it.
   const Device gpu = open_gpu();
