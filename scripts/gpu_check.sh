@@ -6,8 +6,8 @@ set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
 # The most important first.
-all_parts=(device tests modes losses processes step train step_images attention_causal attention_full attention_window ops_bf16 module
-  ops_f32 memcheck racecheck synccheck pytorch)
+all_parts=(device first step attention_causal attention_full kernels tests memcheck modes losses processes train step_images
+  attention_window ops_bf16 module ops_f32 memcheck_all racecheck synccheck pytorch)
 skipped=77
 
 usage() {
@@ -15,7 +15,8 @@ usage() {
 Usage: scripts/gpu_check.sh [OPTION...]
 
   --out FILE        writes the tables to FILE (default: docs/benchmarks/gpu.md; in a bundle gpu.md)
-  --results FOLDER  results of each part, as JSON and logs (default: runs/gpu_check)
+  --results FOLDER  results of each part, as JSON and logs (default: runs/gpu_check), and in packed/PART.tar.gz all of a part
+                    that has ended
   --quick           smaller sizes; takes minutes
   --budget SECONDS  time limit: ends the running part and starts no other; the next call runs the remaining ones
   --again           also runs parts whose results are in the results folder
@@ -30,9 +31,9 @@ Usage: scripts/gpu_check.sh [OPTION...]
   --make-cpu-losses FILE  writes that file, on any machine, and does nothing else; scripts/bundle.sh includes it in a bundle
 
 Parts, the most important first: ${all_parts[*]}
-Parts that have finished are not repeated without --again, so that the same command continues after an interruption. A part
-fails if a test or program fails or a tolerance is exceeded; the other parts run nevertheless. MOH_BINARY and TEST_BINARY
-replace the programs.
+Parts that have finished are not repeated without --again, so that the same command continues after an interruption, even if
+it was killed. Results of other programs than these are moved aside. A part fails if a test or program fails or a tolerance is
+exceeded; the other parts run nevertheless. MOH_BINARY and TEST_BINARY replace the programs.
 
 Requires bash and standard tools; the tables require Python 3. Without it the results are complete, and
 \`python3 scripts/gpu_check/report.py RESULTS --out FILE\` makes the tables on any other machine.
@@ -102,85 +103,30 @@ if [ -x "$root/moh" ]; then
 else
   moh=$build/moh tests=$build/tests/cuda_sim/cuda_tests
   commit=$(git -C "$root" describe --always --dirty --exclude '*' --abbrev=12 2>/dev/null || echo unknown)
-  : "${out:=$root/docs/benchmarks/gpu.md}" "${text:=[$root/README.md,$root/docs,$root/core,$root/autograd,$root/ops,$root/models,$root/train]}"
+  : "${out:=$root/docs/benchmarks/gpu.md}" "${text:=[$root/README.md,$root/core,$root/autograd,$root/models]}"
 fi
 moh=${MOH_BINARY:-$moh} tests=${TEST_BINARY:-$tests}
 for program in "$moh" "$tests"; do
   [ -x "$program" ] || wrong "expected a program at $program, found none; build it, or say where it is with --build FOLDER"
 done
-# --- How a part is run ------------------------------------------------------------------------------------------------
-
-progress() { printf '[%5d s] %s\n' "$SECONDS" "$*"; }
-
-json_string() {
-  local text=${1//\\/\\\\}
-  printf '"%s"' "$(tr '\n\t\r' '   ' <<<"${text//\"/\\\"}" | tr -d '\000-\037' | sed 's/ *$//')"
-}
-
-cpu_name() { sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -n 1; }
-
-remaining() { echo $((budget - SECONDS)); }
-
-# Runs a program of a part, whose standard output are records (or the log, if redirected); ends when the budget is spent.
-limited() {
-  { printf '\n$'; printf ' %q' "$@"; echo; } >&2
-  if [ "$budget" -gt 0 ]; then
-    [ "$(remaining)" -gt 0 ] || return 1
-    timeout -k 10 "$(remaining)" "$@"
-  else
-    "$@"
-  fi
-}
-
-# piece PART.NAME COMMAND...: prints the records of a command; runs it unless it finished before the part was cut off.
-piece() {
-  local file=$results/$1.piece
-  shift
-  if [ ! -f "$file" ]; then
-    limited "$@" >"$file.new" || return
-    mv "$file.new" "$file"
-  fi
-  cat "$file"
-}
-
-# The last line of a log that is not blank or a rule, without colours.
-last_line() { sed 's/\x1b\[[0-9;]*m//g' "$1" | grep -v '^[[:space:]=-]*$' | tail -n 1; }
-
-status_of() { sed -n 's/.*"status":"\([a-z ]*\)".*/\1/p' "$results/$1.json" 2>/dev/null || true; }
-
-write_status() {
-  local part=$1 status=$2 seconds=$3 reason=$4
-  printf '{"part":"%s","status":"%s","seconds":%d,"date":"%s","reason":%s}\n' "$part" "$status" "$seconds" \
-    "$(date -u +%Y-%m-%dT%H:%M:%SZ)" "$(json_string "$reason")" >"$results/$part.json"
-}
-
-# Runs part_NAME, which writes records to standard output and its progress to standard error.
-run_part() {
-  local part=$1 code=0 began=$SECONDS status=failed reason='' log=$results/$1.log
-  progress "$part ..."
-  # Pieces that finished before the part was cut off are kept.
-  if $again || [ "$(status_of "$part")" != 'cut off' ]; then rm -f "$results/$part".*.piece; fi
-  rm -f "$results/$part.json"
-  "part_$part" >"$results/$part.jsonl" 2>"$log" || code=$?
-  if [ "$code" -eq 0 ]; then
-    status=passed
-  elif [ "$code" -eq "$skipped" ]; then
-    status=skipped
-  elif [ "$budget" -gt 0 ] && [ "$(remaining)" -le 0 ]; then
-    status='cut off'
-  fi
-  [ "$code" -eq 0 ] || reason=$(last_line "$log")
-  write_status "$part" "$status" $((SECONDS - began)) "$reason"
-  progress "$part: $status, $((SECONDS - began)) s${reason:+: $reason}"
-}
-
 # --- The parts --------------------------------------------------------------------------------------------------------
+
+# shellcheck source=gpu_check/run_part.sh
+. "$root/scripts/gpu_check/run_part.sh"
+# shellcheck source=gpu_check/first.sh
+. "$root/scripts/gpu_check/first.sh"
+# shellcheck source=gpu_check/steps.sh
+. "$root/scripts/gpu_check/steps.sh"
+# shellcheck source=gpu_check/tests.sh
+. "$root/scripts/gpu_check/tests.sh"
+# shellcheck source=gpu_check/benchmarks.sh
+. "$root/scripts/gpu_check/benchmarks.sh"
 
 # moh's first line of output shows whether there is a GPU; if anything else fails here, the tests say what is wrong.
 part_device() {
   local head smi dense code=0
   rm -f "$results/device.attention.piece" # only its log is needed
-  head=$(limited "$moh" bench attention --device cuda --tokens 16 --heads 1 --kv-heads 1 --repeats 1) || code=$?
+  head=$(within "$piece_seconds" "$moh" bench attention --device cuda --tokens 16 --heads 1 --kv-heads 1 --repeats 1) || code=$?
   head=${head%%$'\n'*}
   [ -n "$head" ] || return "$((code > 0 ? code : 1))"
   train_run device.attention tiny_shakespeare_dense device=cuda precision=bfloat16 train.steps=1 'data.validation=[]' \
@@ -194,171 +140,6 @@ part_device() {
     "$(json_string "$commit")" "$(json_string "$("$moh" --version)")" "$(json_string "$command_line")"
   [ -n "$dense" ] || [ "$code" -ne 0 ] || { echo "training does not say what computes dense attention" >&2 && code=1; }
   return "$code"
-}
-
-# Every case of every kernel, on the device and on the CPU. Skipped cases count as a failure.
-part_tests() {
-  local code=0 whole=$results/tests.whole.piece # exists after a failure
-  if [ ! -f "$whole" ]; then
-    limited timeout -k 10 "$tests_seconds" "$tests" "$test_filter" >&2 || code=$?
-    count_tests "$results/tests.log"
-    ! grep -q 'moh test skipped' "$results/tests.log" || { echo "tests were skipped: there is no GPU" >&2 && return 1; }
-    ! grep -q 'moh test left out' "$results/tests.log" || { echo "cases were left out: see tests.log" >&2 && return 1; }
-    if [ "$code" -eq 0 ] || is_spent; then return "$code"; fi
-    count_tests "$results/tests.log" >"$whole"
-    : >"$results/tests.alone.log"
-  else
-    cat "$whole"
-  fi
-  one_by_one
-  return 1
-}
-
-is_spent() { [ "$budget" -gt 0 ] && [ "$(remaining)" -le 0 ]; }
-
-# An illegal address or a hanging kernel makes all later tests of the process fail. So each test is run again, in a process
-# of its own that waits for each kernel (MOH_CUDA_SYNC): a record and a log say which ones fail.
-one_by_one() {
-  local name names pattern result broken done=$results/tests.alone.piece log=$results/tests.alone.log
-  touch "$done"
-  mapfile -t names < <("$tests" --list-test-names-only "$test_filter")
-  for name in "${names[@]}"; do
-    if [ -z "$name" ] || grep -qxF -e "passed $name" -e "failed $name" "$done"; then continue; fi
-    pattern=$(printf '%s' "$name" | sed 's/[],[\\]/\\&/g') # special characters in Catch2's patterns
-    result=passed
-    MOH_CUDA_SYNC=1 limited timeout -k 10 "$test_seconds" "$tests" "$pattern" >"$log.new" 2>&1 || result=failed
-    if is_spent; then return; fi
-    echo "$result $name" >>"$done"
-    [ "$result" = passed ] || { printf '\n#### %s\n' "$name" && cat "$log.new"; } >>"$log"
-  done
-  rm -f "$log.new"
-  broken=$(sed -n 's/^failed //p' "$done")
-  broken=${broken//$'\n'/; }
-  printf '{"alone":%d,"fail_alone":%s}\n' "$(wc -l <"$done")" "$(json_string "$broken")"
-  echo "of $(wc -l <"$done") tests, each alone, fail: ${broken:-none} ($log)" >&2
-}
-
-count_tests() {
-  local summary
-  summary=$(grep -E '^(All tests passed|test cases:|assertions:)' "$1" | tr '\n' ';')
-  printf '{"summary":%s}\n' "$(json_string "${summary%;}")"
-}
-
-sanitize() {
-  local tool=$1 code=0
-  shift
-  if ! command -v compute-sanitizer >/dev/null && [ ! -x /usr/local/cuda/bin/compute-sanitizer ]; then
-    echo "compute-sanitizer was not found: it is part of the CUDA toolkit" >&2
-    return "$skipped"
-  fi
-  PATH=$PATH:/usr/local/cuda/bin limited compute-sanitizer --tool "$tool" --error-exitcode 99 "$@" "$tests" \
-    "$sanitizer_filter" >&2 || code=$?
-  count_tests "$results/$tool.log"
-  return "$code"
-}
-# The tool reports cudaErrorNotReady of cudaEventQuery as an error, which moh expects for unfinished work.
-part_memcheck() { sanitize memcheck --report-api-errors no; }
-part_racecheck() { sanitize racecheck; }
-part_synccheck() { sanitize synccheck; }
-
-# train_run PART.NAME CONFIG SETTING...: a training run whose metrics are written to $results/PART.NAME.piece.
-train_run() {
-  local file=$results/$1.piece folder=$results/$1.run config=$2 code=0
-  shift 2
-  [ ! -f "$file" ] || return 0
-  limited "$moh" train "$root/configs/llm/$config.yaml" --overwrite "data.train=$text" "output.dir=$folder" checkpoint.every=0 \
-    sample.tokens=0 "$@" >&2 || code=$?
-  [ "$code" -ne 0 ] || mv "$folder/metrics.jsonl" "$file"
-  rm -rf "$folder"
-  return "$code"
-}
-
-# awk function: the number that the member NAME has in a line of JSON.
-# shellcheck disable=SC2016
-awk_value='function value(name) {
-  if (!match($0, "\"" name "\":[-+0-9.eE]+")) return "none"
-  return substr($0, RSTART + length(name) + 3, RLENGTH - length(name) - 3) + 0
-}
-function difference(a, b) { return a == "none" || b == "none" || b == 0 ? 1e9 : (a > b ? a - b : b - a) / b }'
-
-# Each model without CUDA graph, profiled by op, and with it, where ops cannot be timed.
-part_step() {
-  local model
-  for model in "${models[@]}"; do
-    piece "step.$model" "$moh" bench step "$root/configs/llm/$model.yaml" device=cuda precision=bfloat16 "${model_settings[@]}" \
-      --random-data --steps "$bench_steps" --profile --json || return
-    piece "step.${model}_graph" "$moh" bench step "$root/configs/llm/$model.yaml" device=cuda precision=bfloat16 \
-      "${model_settings[@]}" cuda_graph=true --random-data --steps "$bench_steps" --json || return
-  done
-}
-
-# The same of the image classifiers, without a graph and with it.
-part_step_images() {
-  local model
-  for model in "${image_models[@]}"; do
-    piece "step_images.$model" "$moh" bench step "$root/scripts/gpu_check/images/$model.yaml" device=cuda precision=bfloat16 \
-      "${image_settings[@]}" --random-data --steps "$bench_steps" --profile --json || return
-    piece "step_images.${model}_graph" "$moh" bench step "$root/scripts/gpu_check/images/$model.yaml" device=cuda precision=bfloat16 \
-      "${image_settings[@]}" cuda_graph=true --random-data --steps "$bench_steps" --json || return
-  done
-}
-
-# Training must at least reduce the loss.
-part_train() {
-  local model
-  for model in "${models[@]}"; do
-    train_run "train.$model" "$model" device=cuda precision=bfloat16 "${model_settings[@]}" "train.steps=$train_steps" \
-      'data.validation=[]' data.validation_fraction=0 eval.every=0 log.every=10 "${train_settings[@]}" || return
-    printf '{"model":"%s"}\n' "$model"
-    cat "$results/train.$model.piece"
-    awk -v steps="$train_steps" "$awk_value"'
-      /"kind":"train"/ { loss = value("loss"); if (first == "") first = loss; step = value("step") }
-      END { exit !(step == steps && loss != "none" && loss < first) }' "$results/train.$model.piece" ||
-      { echo "$model: the loss does not fall in $train_steps steps" >&2 && return 1; }
-  done
-}
-
-bench_attention() {
-  local mask=$1 length
-  for length in "${attention_lengths[@]}"; do
-    piece "attention_$mask.$length" "$moh" bench attention --device cuda --dtype bf16 --tokens "${length%:*}" --batch "${length#*:}" "--$mask" \
-      --listed --active "$shares" "${attention_shape[@]}" --json || return
-  done
-}
-part_attention_causal() { bench_attention causal; }
-part_attention_full() { bench_attention full; }
-
-# Aggregated attention of TransNeXt, in sizes tokens:images:heads.
-part_attention_window() {
-  local size tokens images heads
-  for size in "${window_sizes[@]}"; do
-    IFS=: read -r tokens images heads <<<"$size"
-    piece "attention_window.$size" "$moh" bench attention --device cuda --dtype bf16 --tokens "$tokens" --batch "$images" \
-      --heads "$heads" --active "$shares" "${window_shape[@]}" --json || return
-  done
-}
-
-part_module() {
-  local length
-  for length in "${module_lengths[@]}"; do
-    piece "module.$length" "$moh" bench module --device cuda --dtype bf16 --tokens "${length%:*}" --batch "${length#*:}" --causal --full \
-      --active "$shares" "${module_shape[@]}" --json || return
-  done
-}
-
-part_ops_bf16() { limited "$moh" bench ops --device cuda --dtype bf16 "${ops_options[@]}" --json; }
-part_ops_f32() { limited "$moh" bench ops --device cuda --dtype f32 "${ops_options[@]}" --json; }
-
-part_pytorch() {
-  if [ -z "$venv" ]; then
-    echo "not asked for; --pytorch FOLDER compares" >&2
-    return "$skipped"
-  fi
-  local case
-  for case in "${pytorch_cases[@]}"; do
-    piece "pytorch.$case" python3 "$root/scripts/bench_pytorch.py" --device cuda --venv "$venv" --moh "$moh" --json --cases "$case" \
-      "${pytorch_options[@]}" || return
-  done
 }
 
 # shellcheck source=gpu_check/modes.sh
@@ -377,6 +158,7 @@ if [ -n "$make_losses" ]; then
 fi
 mkdir -p "$results" "$(dirname "$out")"
 results=$(cd "$results" && pwd)
+keep_apart
 # shellcheck source=gpu_check/libraries.sh
 . "$root/scripts/gpu_check/libraries.sh"
 find_libraries
@@ -387,6 +169,7 @@ report() {
 
 # Whether a part has finished. Part device is repeated if it found no GPU.
 is_there() {
+  [ ! -e "$results/$1.left" ] || return 1
   case $1/$(status_of "$1") in
     device/failed) return 1 ;;
     */passed | */failed) ;;
@@ -394,13 +177,10 @@ is_there() {
   esac
 }
 
-left=()
 for part in "${parts[@]}"; do
   if ! $again && is_there "$part"; then
     progress "$part: is in $results already ($(status_of "$part"))"
-  elif [ "$budget" -gt 0 ] && [ "$(remaining)" -le 0 ]; then
-    left+=("$part")
-  else
+  elif ! is_spent; then
     run_part "$part"
     # After each part, so that there are tables even if this is interrupted.
     report >/dev/null 2>&1 || true
@@ -410,13 +190,13 @@ for part in "${parts[@]}"; do
   fi
 done
 
-failed=()
+failed=() left=()
 for part in "${parts[@]}"; do
   case $(status_of "$part") in
     failed) failed+=("$part") ;;
     skipped) say "skipped: $part: $(last_line "$results/$part.log")" ;;
-    'cut off') left+=("$part") ;;
   esac
+  if goes_on "$part" || [ -z "$(status_of "$part")" ]; then left+=("$part"); fi
 done
 if report; then
   say "tables: $out"

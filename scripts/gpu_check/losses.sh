@@ -4,7 +4,8 @@
 loss_run_settings() { settings=("train.steps=$loss_steps" log.every=1 "eval.every=$loss_steps" "${loss_settings[@]}"); }
 
 train_cpu() {
-  local settings
+  # shellcheck disable=SC2034 # read by train_run: a CPU takes minutes
+  local settings piece_seconds=0
   loss_run_settings
   train_run "losses.$1_cpu" "$1" device=cpu precision=float32 "${settings[@]}"
 }
@@ -31,7 +32,8 @@ cpu_losses_key() {
   { echo "$resolved" && text_contents && sha256sum <"$moh"; } | sha256sum | cut -d ' ' -f 1
 }
 
-# Writes the file of --make-cpu-losses: for each model a header line and its metrics.
+# Writes the file of --make-cpu-losses: for each model a header line and its metrics, which are those of --cpu-losses where that
+# has them.
 make_cpu_losses() {
   local file=$1 model key cpu
   cpu=$(cpu_name | tr -d \"\\\\)
@@ -39,10 +41,13 @@ make_cpu_losses() {
   trap 'rm -rf "$results"' EXIT
   : >"$file.new"
   for model in "${loss_models[@]}"; do
-    progress "$model on the CPU, $loss_steps steps ..."
-    if ! train_cpu "$model" || ! key=$(cpu_losses_key "$model"); then die "there are no losses of $model"; fi
-    printf '{"cpu_losses":"%s","model":"%s","made":"%s on %s"}\n' "$key" "$model" "$(date -u +%Y-%m-%d)" "$cpu" \
-      >>"$file.new"
+    take_cpu_losses "$model"
+    if [ ! -f "$results/losses.${model}_cpu.piece" ]; then
+      progress "$model on the CPU, $loss_steps steps ..."
+      if ! train_cpu "$model" || ! key=$(cpu_losses_key "$model"); then die "there are no losses of $model"; fi
+      printf '{"cpu_losses":"%s","model":"%s","made":"%s on %s"}\n' "$key" "$model" "$(date -u +%Y-%m-%d)" "$cpu" \
+        >>"$file.new"
+    fi
     cat "$results/losses.${model}_cpu.piece" >>"$file.new"
   done
   mv "$file.new" "$file"

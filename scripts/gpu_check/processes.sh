@@ -10,7 +10,7 @@ processes_run() {
   shift 2
   [ ! -f "$file" ] || return 0
   for ((rank = 0; rank < count; ++rank)); do
-    RANK=$rank LOCAL_RANK=$rank WORLD_SIZE=$count MASTER_ADDR=127.0.0.1 MASTER_PORT=$port limited "$moh" train \
+    RANK=$rank LOCAL_RANK=$rank WORLD_SIZE=$count MASTER_ADDR=127.0.0.1 MASTER_PORT=$port within "$piece_seconds" "$moh" train \
       "$root/configs/llm/tiny_shakespeare_moh_50.yaml" --overwrite "data.train=$text" "output.dir=$folder" device=cuda \
       precision=float32 "train.steps=$mode_steps" "train.accumulate=$count" log.every=1 eval.every=0 checkpoint.every=0 \
       sample.tokens=0 'data.validation=[]' data.validation_fraction=0 "${mode_settings[@]}" "$@" >&2 &

@@ -1,50 +1,14 @@
-"""scripts/gpu_check.sh on the simulated GPU, in a folder as scripts/bundle.sh makes it, at the smallest sizes: every part
-runs, goes on after failures and stops, and ends up in the tables."""
+"""scripts/gpu_check.sh on the simulated GPU, in a folder as scripts/bundle.sh makes it, at the smallest sizes: what becomes of failures, limits,
+other programs and missing ones. gpu_hour_test.py runs every part."""
 
 import json
 import os
-import pathlib
 import shutil
 import subprocess
 import sys
-import tempfile
 import unittest
 
-SOURCE = pathlib.Path(os.environ["MOH_SOURCE_DIR"])
-PARTS = ["device", "tests", "modes", "losses", "processes", "step", "train", "step_images", "attention_causal", "attention_full",
-         "attention_window", "ops_bf16", "module", "ops_f32", "memcheck", "racecheck", "synccheck", "pytorch"]
-
-SIZES = """
-test_filter='device: head lists*' sanitizer_filter='device: head lists*'
-tiny=(model.layers=1 model.hidden=16 model.intermediate=16 model.head_dim=2 data.sequence_length=8 model.max_positions=8
-  threads=1)
-toolkits=() mode_steps=6 mode_settings=("${tiny[@]}" train.batch_size=1 schedule.warmup_steps=1)
-loss_models=(tiny_shakespeare_dense tiny_shakespeare_moh_50) loss_steps=3 early_steps=2
-loss_settings=("${tiny[@]}" train.batch_size=1 eval.max_tokens=16)
-models=(llm_s moh_llm_s_50) model_settings=("${tiny[@]}" model.vocab_size=256 train.batch_size=1 train.accumulate=1)
-image_models=(tiny tiny_moh) image_settings=(train.batch_size=1 threads=1)
-window_sizes=(16:2:2 36:1:4) window_shape=(--pooled 4 --head-dim 24 --repeats 1)
-bench_steps=2 train_steps=12 train_settings=(schedule.warmup_steps=1 optim.learning_rate=0.01)
-attention_lengths=(8:2 12:1) attention_shape=(--heads 4 --kv-heads 2 --head-dim 16 --repeats 1)
-module_lengths=(8:1) module_shape=(--width 32 --heads 4 --head-dim 16 --repeats 1) shares=1.0,0.5
-ops_options=(--megabytes 1 --seconds 1e-9 --repeats 1 --only add,scale)
-pytorch_cases=(llm_step attention) pytorch_options=(--rounds 1 --masks causal --modes eager)
-"""
-
-TINY_CLASSIFIER = """
-task: image_classification
-model:
-  architecture: transnext
-  classes: 4
-  image_size: 32
-  transnext: {dims: [24, 48], heads: [1, 2], depths: [1, 1], mlp_ratios: [2, 2], pool_ratios: [4, 1]}
-"""
-
-SANITIZER = """#!/bin/sh
-echo "$@" >> "$0.log"
-while [ ! -x "$1" ]; do shift; done
-exec "$@"
-"""
+from bundle_case import BundleCase, program
 
 
 # Stand-ins that answer to every case of scripts/bench_pytorch.py.
@@ -72,133 +36,7 @@ else:
 """
 
 
-def program(path, text):
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text)
-    path.chmod(0o755)
-    return path
-
-
-class GpuCheck(unittest.TestCase):
-    def setUp(self):
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.bundle = pathlib.Path(folder.name) / "bundle"
-        self.results = self.bundle / "runs" / "gpu_check"
-        self.tools = pathlib.Path(folder.name) / "tools"
-        self.tools.mkdir()
-        (self.tools / "python3").symlink_to(sys.executable)
-        program(self.tools / "ldconfig", "#!/bin/sh\n")
-        self.libraries = self.folder_of_libraries("libraries", "libcublasLt.so.13", "libcudnn.so.9", "libnvrtc.so.13",
-                                             "libcudart.so.13")
-        shutil.copytree(SOURCE / "scripts", self.bundle / "scripts")
-        shutil.copytree(SOURCE / "configs", self.bundle / "configs")
-        (self.bundle / "moh").symlink_to(os.environ["MOH_SIM_BINARY"])
-        (self.bundle / "cuda_tests").symlink_to(os.environ["SIM_TESTS_BINARY"])
-        (self.bundle / "COMMIT").write_text("0123456789ab\n")
-        (self.bundle / "text").write_text("To be, or not to be, that is the question. " * 50)
-        (self.bundle / "sizes").write_text(SIZES)
-        images = self.bundle / "scripts" / "gpu_check" / "images"
-        (images / "tiny.yaml").write_text(TINY_CLASSIFIER)
-        (images / "tiny_moh.yaml").write_text(TINY_CLASSIFIER + "  moh: {router: learned, num_shared: [1, 1], top_k: [0, 1]}\n")
-
-    def folder_of_libraries(self, path, *names):
-        folder = self.tools.parent / path
-        folder.mkdir(parents=True)
-        for name in names:
-            (folder / name).touch()
-        return folder
-
-    def check(self, *arguments, code=0, **environment):
-        own = {name: value for name, value in os.environ.items() if name not in ("MOH_BINARY", "TEST_BINARY")}
-        own["PATH"] = f"{self.tools}:{os.environ['PATH']}"
-        own["LD_LIBRARY_PATH"] = str(self.libraries)
-        run = subprocess.run([self.bundle / "scripts" / "gpu_check.sh", "--sizes", self.bundle / "sizes", *arguments],
-                             capture_output=True, text=True, errors="replace", env={**own, **environment})
-        self.assertEqual(run.returncode, code, run.stdout + run.stderr)
-        return run.stdout + run.stderr
-
-    def status(self, part):
-        return json.loads((self.results / f"{part}.json").read_text())
-
-    def records(self, part):
-        return [json.loads(line) for line in (self.results / f"{part}.jsonl").read_text().splitlines()]
-
-    def change_sizes(self, text):
-        with open(self.bundle / "sizes", "a") as file:
-            file.write(text)
-
-    def test_everything(self):
-        program(self.tools / "compute-sanitizer", SANITIZER)
-        program(self.tools / "nvidia-smi", "#!/bin/sh\n[ $1 = -L ] && echo 'GPU 0: simulated' && echo 'GPU 1: simulated'\n")
-        output = self.check(MOH_SIM_GPUS="2")
-        self.assertIn("all is well", output)
-        for part in PARTS:
-            self.assertEqual(self.status(part)["status"], "skipped" if part == "pytorch" else "passed", part)
-        self.assertEqual([json.loads(line)["part"] for part in PARTS for line in
-                          (self.results / f"{part}.json").read_text().splitlines()], PARTS)
-        self.assertEqual(self.records("device")[0]["commit"], "0123456789ab")
-        self.assertIn("All tests passed", self.records("tests")[0]["summary"])
-        sanitized = (self.tools / "compute-sanitizer.log").read_text().splitlines()
-        self.assertEqual([line.split(" " + str(self.bundle))[0] for line in sanitized],
-                         ["--tool memcheck --error-exitcode 99 --report-api-errors no", "--tool racecheck --error-exitcode 99",
-                          "--tool synccheck --error-exitcode 99"])
-        self.assertIn("no cuDNN", self.records("device")[0]["dense_attention"])
-        self.check_modes()
-        losses = self.records("losses")
-        self.assertEqual([(r["model"][17:], r["precision"], r["steps"], r["good"]) for r in losses],
-                         [(m, p, 3, True) for m in ("dense", "moh_50") for p in ("float32", "bfloat16")])
-        self.assertTrue(all(r["cpu_loss"] > 1 and r["early_difference"] < 0.02 for r in losses))
-        self.assertLess(max(r["difference"] for r in losses if r["precision"] == "float32"), 1e-3)
-        self.assertEqual([(r["config"].split("/")[-1], r["cuda_graph"], "profile" in r) for r in self.records("step")],
-                         [(f"{model}.yaml", graph, not graph) for model in ("llm_s", "moh_llm_s_50") for graph in (False, True)])
-        self.assertTrue(all(r["dtype"] == "bfloat16" for r in self.records("step")))
-        for row in ("| llm_s |  | moh / moh | 1 x 8 |", "| moh_llm_s_50 | replayed | moh / moh | 1 x 8 |"):
-            self.assertIn(row, (self.bundle / "gpu.md").read_text())
-        self.assertEqual([(r["config"].split("/")[-1], r["cuda_graph"], r["image_size"]) for r in self.records("step_images")],
-                         [(f"{model}.yaml", graph, 32) for model in ("tiny", "tiny_moh") for graph in (False, True)])
-        self.assertEqual([(r["tokens"], r["batch"], r["heads"], r["pooled"], r["active"]) for r in self.records("attention_window")],
-                         [(*size, 4, active) for size in ((16, 2, 2), (36, 1, 4)) for active in (1.0, 0.5)])
-        self.assertEqual([(r["tokens"], r["batch"], r["op"], r["active"]) for r in self.records("attention_causal")],
-                         [(t, b, *form) for t, b in ((8, 2), (12, 1)) for form in
-                          (("attention", 1.0), ("head_sparse_attention", 1.0), ("head_sparse_attention", 0.5))])
-        self.check_tables()
-        began = {part: self.status(part) for part in PARTS[:-1]}
-        self.assertIn("ops_f32: is in ", self.check())  # nothing runs twice
-        self.assertEqual({part: self.status(part) for part in PARTS[:-1]}, began)
-        self.assertIn("tests: passed", self.check("--again", "--only", "device,tests"))
-
-    def check_modes(self):
-        modes = self.records("modes")
-        self.assertEqual([(r["mode"], r["reference"], r["expected"], r["steps"], r["good"]) for r in modes],
-                         [(*names.split(), 6, True) for names in (
-                             "moh_again moh same", "moh_graph moh same", "dense_again dense same", "dense_graph dense same",
-                             "searched moh near", "read_back searched same", "read_back_graph searched same",
-                             "tf32 float32 rounded")])
-        self.assertEqual([(r["mode"], r["reference"], r["expected"], r["good"]) for r in self.records("processes")],
-                         [(*names.split(), True) for names in (
-                             "host_2 one_of_2 near", "nccl_2 one_of_2 near", "nccl_2_graph nccl_2 same")])
-        differences = {r["mode"]: r["loss_difference"] for r in modes}
-        self.assertGreater(differences["tf32"], 0)
-        self.assertEqual({differences[r["mode"]] for r in modes if r["expected"] == "same"}, {0})
-
-    def check_tables(self):
-        text = (self.bundle / "gpu.md").read_text()
-        for words in ("GPU: simulated GPU, compute capability 9.0", "commit 0123456789ab", "| tests | passed |",
-                      "| tiny_shakespeare_moh_50 | bfloat16 | 3 |", "| yes | this machine |",
-                      "## Modes of computing", "## Several processes", "| nccl_2 | one_of_2 | 6 |", "| moh_graph | moh | 6 | same bits | 0.00e+00 | 0.00e+00 | yes |",
-                      "| tf32 | float32 | 6 | losses within 0.01, other bits |", "- dense attention in bfloat16: moh's kernels",
-                      "| moh_llm_s_50 | replayed | moh / moh | 1 x 8 |", "## Steps of the language models", "| moh_llm_s_50 |  | moh / moh | 1 x 8 |",
-                      "llm_s, share of the time by op", "| adamw |", "## Training", "| llm_s | 12 |", "## Attention, causal",
-                      "| 12 | 1 | lists | 50.0% |", "## Attention, full", "## Steps of the image classifiers", "| tiny_moh | replayed | moh / moh | 1 x 32 |",
-                      "tiny_moh, share of the time by op", "## Aggregated attention", "| 36 | 1 | lists | 50.0% |", "## Attention layers", "## Ops in bfloat16",
-                      "| matmul peak |", "## Ops in float32", "| pytorch | skipped |"):
-            self.assertIn(words, text)
-        for line in text.splitlines():
-            if line.startswith("|"):
-                self.assertEqual(line[-1], "|")
-        self.assertNotIn("Not run", text)
-
+class GpuCheck(BundleCase):
     def test_goes_on_after_a_failure(self):
         broken = program(self.bundle / "broken", "#!/bin/sh\necho '  a case: REQUIRE( false )'\nexit 3\n")
         output = self.check("--only", "device,tests,memcheck,ops_f32", code=1, TEST_BINARY=str(broken))
@@ -221,11 +59,78 @@ class GpuCheck(unittest.TestCase):
         self.change_sizes("test_seconds=1\n")
         output = self.check("--only", "tests", code=1, TEST_BINARY=str(broken))
         self.assertIn("failed: tests: of 3 tests, each alone, fail: second [2]; third", output)
-        self.assertEqual(self.records("tests")[1], {"alone": 3, "fail_alone": "second [2]; third"})
+        self.assertEqual(self.records("tests")[1], {"alone": 3, "left": 0, "fail_alone": "second [2]; third"})
         log = (self.results / "tests.alone.log").read_text()
         self.assertIn("#### second [2]\n", log)
         self.assertIn("kernel fill: an illegal address", log)
         self.assertNotIn("first", log)
+
+    def test_the_first_part_goes_on_whatever_it_finds(self):
+        broken = program(self.bundle / "broken", '''#!/bin/sh
+            case "$*" in
+              *primitives*) echo 'kernel mma: an illegal instruction'; exit 1 ;;
+              *"width 16") exec sleep 60 ;;
+              *"width 24") echo 'All tests passed (4 assertions in 1 test case)' ;;
+              *) echo 'No test cases matched' ;;
+            esac\n''')
+        wrong = self.moh_with_cases('train*cuda_graph=true*) echo "error: a capture" >&2; exit 3 ;;')
+        self.change_sizes("attempt_seconds=1 head_widths=(16 24 32)\n")
+        output = self.check("--only", "first", code=1, TEST_BINARY=str(broken), MOH_BINARY=wrong)
+        versions, *attempts = self.records("first")
+        self.assertEqual(set(versions["versions"]), {"libcublasLt.so.13", "libcudnn.so.9", "libnvrtc.so.13", "libcudart.so.13",
+                                                     "libnccl.so.2"})
+        self.assertEqual([(r["check"], r["result"], r["says"].split(" timeout")[0]) for r in attempts if "step" not in r["check"]],
+                         [("device primitives", "failed", "kernel mma: an illegal instruction"),
+                          ("attention, head width 16", "hung", "$"),  # the command, which printed nothing
+                          ("attention, head width 24", "passed", ""), ("attention, head width 32", "failed", "No test cases matched")])
+        self.assertEqual([(r["check"], r["result"]) for r in attempts if r["check"] == "captured steps"], [("captured steps", "failed")])
+        self.assertIn("failed: first: not as expected: device primitives (failed), attention, head width 16 (hung)", output)
+        self.assertIn("| attention, head width 16 | hung |", (self.bundle / "gpu.md").read_text())
+        # Steps that are not captured, but succeed.
+        wrong = self.moh_with_cases('train*cuda_graph=true*) set -- "$@" cuda_graph=false ;;')
+        self.change_sizes("attempt_seconds=20 head_widths=()\n")
+        self.check("--only", "first", code=1, TEST_BINARY=str(broken), MOH_BINARY=wrong)
+        self.assertEqual([(r["result"], r["says"]) for r in self.records("first") if "step" in r.get("check", "")],
+                         [("passed", ""), ("failed", "expected to read: the step is captured")])
+        self.change_sizes("first_seconds=0\n")
+        self.check("--only", "first", "--again", code=1)
+        self.assertEqual({r["result"] for r in self.records("first") if "check" in r}, {"not tried"})
+
+    def test_after_a_failure_tests_before_it_are_not_repeated_and_those_beyond_the_limit_are_left(self):
+        # Catch2's output of a process whose second test is broken; alone, each takes a second.
+        name = "device: a test with a name that is longer than a line of Catch2's output has columns"
+        broken = program(self.bundle / "broken", f'''#!/bin/sh
+            rule=-------------------------------------------------------------------------------
+            case "$*" in
+              --list*) printf '%s\\n' 'device: sound' "{name}" 'device: third' 'device: fourth' ;;
+              *durations*) printf '%s\\n' '0.1 s: device: sound' $rule "{name[:70]}" '  {name[71:]}' $rule "0.2 s: {name}" $rule \\
+                'device: third' $rule '0.1 s: device: third' '0.1 s: device: fourth' 'test cases: 4 | 2 passed | 2 failed'; exit 2 ;;
+              *) sleep 1; echo 'All tests passed' ;;
+            esac\n''')
+        self.change_sizes("alone_seconds=1\n")
+        output = self.check("--only", "tests,ops_f32", code=1, TEST_BINARY=str(broken))
+        self.assertIn("of 1 tests, each alone, fail: none", output)
+        self.assertIn("2 are left for the next call", output)
+        self.assertIn("left for the next call: tests", output)
+        self.assertEqual(self.records("tests")[1], {"alone": 1, "left": 2, "fail_alone": ""})
+        self.assertEqual((self.results / "tests.alone.piece").read_text(), f"passed {name}\n")
+        self.change_sizes("alone_seconds=60\n")
+        self.check("--only", "tests,ops_f32", code=1, TEST_BINARY=str(broken))
+        self.assertEqual(self.records("tests")[1], {"alone": 3, "left": 0, "fail_alone": ""})
+        output = self.check("--only", "tests", code=1, TEST_BINARY=str(broken))
+        self.assertIn("tests: is in ", output)
+
+    def test_results_of_other_programs_are_moved_aside(self):
+        self.check("--only", "ops_f32")
+        old = (self.results / "ops_f32.jsonl").read_text()
+        mended = self.moh_with_cases("nothing) ;;")
+        output = self.check("--only", "ops_f32", MOH_BINARY=mended)
+        self.assertIn("the programs are others than those of the results", output)
+        self.assertIn("ops_f32: passed", output)
+        before, = self.results.glob("before_*")
+        self.assertEqual((before / "ops_f32.jsonl").read_text(), old)
+        self.assertTrue((before / "packed" / "ops_f32.tar.gz").exists())
+        self.assertIn("ops_f32: is in ", self.check("--only", "ops_f32", MOH_BINARY=mended))
 
     def test_a_gpu_on_which_moh_fails_is_tested_all_the_same(self):
         wrong = self.moh_with_cases('''
@@ -249,12 +154,6 @@ class GpuCheck(unittest.TestCase):
         output = self.check("--only", "device,losses", code=1)
         self.assertIn("more than the tolerance: tiny_shakespeare_dense/bfloat16", output)
         self.assertEqual([r["good"] for r in self.records("losses")], [True, False])
-
-    def moh_with_cases(self, cases):
-        """The program, after a shell's `case` that sees its arguments."""
-        return str(program(self.bundle / "wrong", f'''#!/bin/sh
-            case "$*" in {cases} esac
-            exec {os.environ["MOH_SIM_BINARY"]} "$@"\n'''))
 
     def test_modes_that_differ_fail(self):
         # Captured steps that compute something else, steps that are not captured, TF32 that changes nothing, a search that fails.
@@ -333,14 +232,15 @@ class GpuCheck(unittest.TestCase):
         self.assertIn("llm_s: the loss does not fall in 2 steps", self.check("--only", "device,train", code=1))
 
     def test_what_a_part_had_finished_when_it_was_cut_off_stays(self):
-        slow = program(self.bundle / "slow", f'''#!/bin/sh
-            case "$*" in *"--tokens 12"*) exec sleep 60 ;; esac
-            exec {os.environ["MOH_SIM_BINARY"]} "$@"\n''')
-        self.check("--only", "attention_full", "--budget", "6", code=75, MOH_BINARY=str(slow))
+        stuck = self.bundle / "stuck"
+        stuck.touch()
+        slow = self.moh_with_cases(f'''*"--tokens 12"*) [ ! -e {stuck} ] || exec sleep 60 ;;''')
+        self.check("--only", "attention_full", "--budget", "6", code=75, MOH_BINARY=slow)
         self.assertEqual([r["tokens"] for r in self.records("attention_full")], [8] * 3)
         before = self.records("attention_full")
         self.assertIn("| 8 | 2 | dense |", (self.bundle / "gpu.md").read_text())
-        self.check("--only", "attention_full")
+        stuck.unlink()
+        self.check("--only", "attention_full", MOH_BINARY=slow)
         self.assertEqual(self.records("attention_full")[:3], before)  # the very same numbers
         self.assertEqual([r["tokens"] for r in self.records("attention_full")[3:]], [12] * 3)
 
@@ -356,7 +256,7 @@ class GpuCheck(unittest.TestCase):
     def test_a_budget_cuts_a_part_off_and_the_next_call_goes_on(self):
         slow = program(self.bundle / "slow", "#!/bin/sh\nexec sleep 60\n")
         output = self.check("--only", "tests,ops_f32", "--budget", "2", code=75, TEST_BINARY=str(slow))
-        self.assertIn("left for the next call: ops_f32 tests", output)
+        self.assertIn("left for the next call: tests ops_f32", output)
         self.assertEqual(self.status("tests")["status"], "cut off")
         self.assertIn("Not run: ", (self.bundle / "gpu.md").read_text())
         self.check("--only", "tests,ops_f32", "--budget", "1000")
@@ -388,15 +288,15 @@ class GpuCheck(unittest.TestCase):
             self.assertIn("error: cmake failed", self.make_bundle(*arguments).stderr)
         self.assertEqual(cmake.with_name("cmake.log").read_text().splitlines(),
                          [f"--preset bundle --fresh -DMOH_BUILD_TESTS=ON -DMOH_CUDNN={value}" for value in ("ON", "OFF")])
-        for arguments, message in ((["--cpu-losses", "/nothing"], "--cpu-losses: expected a file, found '/nothing'"),
-                                   (["--cpu-losses"], "--cpu-losses: expected a file, found ''"),
+        for arguments, message in ((["--from", "/nothing"], "--from: expected a build folder, found '/nothing'"),
+                                   (["--from"], "--from: expected a build folder, found ''"),
                                    (["--fast"], "unknown option '--fast'"), (["a", "b"], "expected one folder, found 'a' and 'b'")):
             run = self.make_bundle(*arguments)
             self.assertEqual((run.returncode, run.stderr.split(": ", 2)[:2]), (2, ["error", "bundle"]))
             self.assertIn(message, run.stderr)
 
     def test_mistakes_of_the_command_line(self):
-        for arguments, message in ((["--only", "speed"], "--only: expected some of device tests"),
+        for arguments, message in ((["--only", "speed"], "--only: expected some of device first step"),
                                    (["--budget", "soon"], "--budget: expected seconds, found 'soon'"),
                                    (["--out"], "--out: expected a value"), (["--fast"], "unknown option '--fast'"),
                                    (["--text", "/nothing"], "--text: expected a file or folder"),
