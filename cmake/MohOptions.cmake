@@ -9,12 +9,12 @@ option(MOH_PRECOMPILED "Precompile the headers of the standard library and of Ca
 set(MOH_SANITIZE "" CACHE STRING "Sanitizers to build with, as for -fsanitize= (address,undefined)")
 option(MOH_FUZZ "Build the fuzz targets with libFuzzer; needs clang (scripts/fuzz.sh)" OFF)
 set(MOH_CPU_KERNELS all CACHE STRING
-    "CPU kernels: all (each instruction set, chosen when a program starts), native (the best of this machine alone)")
+    "CPU kernels: all (each instruction set, chosen when a program starts), avx2 (those up to AVX2, for a smaller program), native (the best of this machine alone)")
 set(MOH_CUDA AUTO CACHE STRING
     "CUDA toolkit: AUTO (use it where there is a GPU, too), ON (must be there, with or without a GPU), OFF")
 set(MOH_CUDNN AUTO CACHE STRING "cuDNN and its front end, with CUDA: AUTO (use them when found), ON (must be there), OFF")
 set(MOH_MPI AUTO CACHE STRING "Training in several processes, by Open MPI: AUTO (where its header is found), ON (must be there), OFF")
-set_property(CACHE MOH_CPU_KERNELS PROPERTY STRINGS all native)
+set_property(CACHE MOH_CPU_KERNELS PROPERTY STRINGS all avx2 native)
 set_property(CACHE MOH_CUDA MOH_CUDNN MOH_MPI PROPERTY STRINGS AUTO ON OFF)
 
 if(NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)
@@ -42,7 +42,9 @@ target_compile_options(moh_compile_options INTERFACE
       $<$<BOOL:${MOH_PRECOMPILED}>:-Wno-stringop-overflow -Wno-array-bounds>>
     $<$<BOOL:${MOH_WERROR}>:-Werror>>
   # nvcc: constexpr functions may be called in device code; warns about kernels that spill registers.
+  # From version 13 on, whose drivers can unpack it, it packs device code to a fifth.
   $<$<COMPILE_LANGUAGE:CUDA>:-std=c++20 --expt-relaxed-constexpr -Xcompiler=-Wall,-Wextra -Xptxas=--warn-on-spills
+    $<$<VERSION_GREATER_EQUAL:$<CUDA_COMPILER_VERSION>,13>:--compress-mode=size>
     $<$<BOOL:${MOH_WERROR}>:--Werror=all-warnings>>)
 target_compile_definitions(moh_compile_options INTERFACE
   $<$<CONFIG:Debug>:MOH_DEBUG_CHECKS=1 _GLIBCXX_ASSERTIONS>)

@@ -189,6 +189,10 @@ class GpuCheck(BundleCase):
         made = json.loads(losses.read_text().splitlines()[0])["made"]
         self.assertRegex(made, "^20..-..-.. on ")
         self.assertEqual([(r["cpu_losses"], r["good"]) for r in self.records("losses")], [(made, True)] * 2)
+        # Made again, as for the next bundle of the same program, they are those that are there.
+        again = self.bundle / "again.jsonl"
+        self.assertNotIn("on the CPU", self.check("--cpu-losses", losses, "--make-cpu-losses", again))
+        self.assertEqual(again.read_text(), losses.read_text())
         # Not with another text, or another configuration.
         text = self.bundle / "other"
         text.write_text("Other words, as many as are needed. " * 50)

@@ -1,0 +1,71 @@
+"""scripts/bundle.sh: what goes into a bundle, and that it is not too large. With a CUDA toolkit the programs of this build, whose device code
+and libraries are those of a bundle, are weighed; without one, stand-ins."""
+
+import os
+import pathlib
+import shutil
+import subprocess
+import tarfile
+import tempfile
+import unittest
+
+SOURCE = pathlib.Path(os.environ["MOH_SOURCE_DIR"])
+LIMIT = 45_000_000
+
+
+class Bundle(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.bundle = pathlib.Path(folder.name) / "moh-bundle"
+        self.build = pathlib.Path(folder.name) / "build"
+        (self.build / "tests" / "cuda_sim").mkdir(parents=True)
+        shutil.copy(os.environ["MOH_BINARY"], self.build / "moh")
+        self.tests = self.build / "tests" / "cuda_sim" / "cuda_tests"
+        shutil.copy("/bin/true", self.tests)
+
+    def make(self, build, code=0):
+        run = subprocess.run([SOURCE / "scripts" / "bundle.sh", "--from", build, "--without-cpu-losses", self.bundle],
+                             capture_output=True, text=True, env={**os.environ, "XZ_OPT": "-0"})  # quickly
+        self.assertEqual(run.returncode, code, run.stdout + run.stderr)
+        return run.stdout + run.stderr
+
+    def add_device_code(self, size):
+        code = self.build / "code"
+        code.write_bytes(bytes(size))
+        subprocess.run(["objcopy", "--add-section", f".nv_fatbin={code}", self.tests], check=True)
+
+    def test_contents(self):
+        self.add_device_code(3_200_000)
+        output = self.make(self.build)
+        self.assertIn("== device code in moh: 0.0 MB\n== device code in cuda_tests: 3.2 MB\n", output)
+        self.assertRegex(output, r"(?m)^ +\d+\.\d MB moh\n")
+        self.assertEqual({path.name for path in self.bundle.iterdir()},
+                         {"moh", "cuda_tests", "lib", "configs", "scripts", "text", "COMMIT", "gpu_hour.md"})
+        libraries = [path.name for path in (self.bundle / "lib").iterdir()]
+        self.assertTrue(any(name.startswith("libstdc++") for name in libraries))
+        # Neither the C library, which has to match the other machine's, nor anything for https, which nothing here speaks.
+        self.assertFalse([name for name in libraries if name.startswith(("libc.", "libm.", "libssl", "libcrypto"))])
+        with tarfile.open(f"{self.bundle}.tar.xz") as archive:
+            self.assertIn("moh-bundle/scripts/gpu_check.sh", archive.getnames())
+        self.assertEqual(list(self.bundle.parent.glob("*.new")), [])
+
+    def test_what_is_too_large_is_refused(self):
+        self.add_device_code(LIMIT)
+        output = self.make(self.build, code=1)
+        self.assertRegex(output, r"expected at most 45\.0 MB, found \d+\.\d MB; what is in it is listed above")
+        self.assertRegex(output, r"(?m)^ +45\.\d MB cuda_tests\n")
+        self.assertFalse(self.bundle.exists())
+
+    def test_programs_that_are_missing(self):
+        self.tests.unlink()
+        self.assertIn(f"expected a program at {self.tests}; it is built with CUDA", self.make(self.build, code=1))
+
+    @unittest.skipUnless("MOH_CUDA_BUILD" in os.environ, "a build without CUDA has no device code to weigh")
+    def test_the_programs_of_this_build_are_small_enough(self):
+        print(self.make(os.environ["MOH_CUDA_BUILD"]))
+        self.assertTrue((self.bundle / "cuda_tests").exists())
+
+
+if __name__ == "__main__":
+    unittest.main()
