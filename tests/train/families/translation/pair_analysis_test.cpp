@@ -37,8 +37,9 @@ std::shared_ptr<const TokenPairs> pairs_of(const std::vector<Sentences>& sentenc
 
 HeadReport report_of(const TranslationModel& model, const std::vector<NamedPairs>& sources,
                      const AnalyzeOptions& options = {}) {
+  const auto bytes = std::make_shared<const ByteTokenizer>();
   const AnalysisInputs inputs =
-      analysis_of_pairs(model, ByteTokenizer(), kMarks, sources, /*batch_tokens=*/24, options);
+      analysis_of_pairs(model, {bytes, bytes}, kMarks, sources, /*batch_tokens=*/24, options);
   return *analyze_heads(model, inputs, [](const AnalyzeProgress&) { return true; });
 }
 

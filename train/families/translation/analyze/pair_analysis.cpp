@@ -14,6 +14,9 @@ namespace moh {
 
 namespace {
 
+/// The sides of AnalyzedModel::sides.
+constexpr std::size_t kSource = 0, kTarget = 1;
+
 /// The kinds of attention by layer (TranslationConfig::moh).
 std::vector<AnalyzedLayer> layers_of(const TranslationConfig& c) {
   std::vector<AnalyzedLayer> layers;
@@ -37,12 +40,12 @@ AnalyzedModel sizes_of(const TranslationConfig& c) {
 }
 
 /// A source sentence and its greedy translation, as the model reads them.
-void add_text(AnalysisInputs& inputs, const TranslationModel& model, const Tokenizer& tokenizer,
+void add_text(AnalysisInputs& inputs, const TranslationModel& model, const LanguageTokenizers& tokenizers,
               const SentenceMarks& marks, const std::string& text) {
   MarkedPair pair;
-  tokenizer.encode(one_line(text), pair.source);
+  tokenizers.source->encode(one_line(text), pair.source);
   if (pair.source.empty()) return;
-  pair.target = translate_sentences(model, marks, tokenizer.vocab_size(), std::span(&pair.source, 1),
+  pair.target = translate_sentences(model, marks, tokenizers.target->vocab_size(), std::span(&pair.source, 1),
                                     {.beam = {.beams = 1}})
                     .front()
                     .front()
@@ -50,9 +53,10 @@ void add_text(AnalysisInputs& inputs, const TranslationModel& model, const Token
   pair.source.push_back(marks.end);
   pair.target.insert(pair.target.begin(), marks.decoder_start);
   inputs.text = to_inputs(std::span(&pair, 1));
-  for (const auto& [side, ids] : {std::pair{std::size_t{0}, &pair.source}, {std::size_t{1}, &pair.target}})
-    for (const TokenId id : *ids)
-      inputs.text_tokens.push_back({{.id = id, .text = shown_text(tokenizer, id)}, side});
+  for (const TokenId id : pair.source)
+    inputs.text_tokens.push_back({{.id = id, .text = shown_text(*tokenizers.source, id)}, kSource});
+  for (const TokenId id : pair.target)
+    inputs.text_tokens.push_back({{.id = id, .text = shown_text(*tokenizers.target, id)}, kTarget});
 }
 
 /// The held-out pairs of a run, with a note of what they are in `contents`.
@@ -77,14 +81,15 @@ std::vector<NamedPairs> open_sources(const RunConfig& run, std::span<const Analy
 
 }  // namespace
 
-AnalysisInputs analysis_of_pairs(const TranslationModel& model, const Tokenizer& tokenizer,
+AnalysisInputs analysis_of_pairs(const TranslationModel& model, const LanguageTokenizers& tokenizers,
                                  const SentenceMarks& marks, const std::vector<NamedPairs>& sources,
                                  std::int64_t batch_tokens, const AnalyzeOptions& options) {
   AnalysisInputs inputs{.options = options,
                         .model = sizes_of(model.config()),
-                        .tokenizer = std::string(tokenizer.name()),
+                        .tokenizer = std::string(tokenizers.source->name()),
                         .unit = "sentence pairs"};
   std::vector<std::int64_t> counts(static_cast<std::size_t>(inputs.model.vocab_size));
+  const bool one_vocabulary = model.config().source_vocab_size == model.config().vocab_size;
   const std::int64_t share = std::ssize(sources);
   AnalyzeOptions of_source = options;
   of_source.similarity_tokens = (options.similarity_tokens + share - 1) / share;
@@ -92,14 +97,17 @@ AnalysisInputs analysis_of_pairs(const TranslationModel& model, const Tokenizer&
   for (const NamedPairs& source : sources) {
     const AnalyzedPairs& pairs = opened.emplace_back(source.pairs, marks, batch_tokens, of_source,
                                                      static_cast<std::int32_t>(opened.size()));
-    for (std::int64_t i = 0; i < pairs.size(); ++i)
-      for (const PassTokens& side : pairs.at(i).tokens) count_ids(side.ids.span<std::int64_t>(), counts);
+    for (std::int64_t i = 0; i < pairs.size(); ++i) {
+      const auto sides = pairs.at(i).tokens;
+      if (one_vocabulary) count_ids(sides[kSource].ids.span<std::int64_t>(), counts);
+      count_ids(sides[kTarget].ids.span<std::int64_t>(), counts);
+    }
     inputs.sources.push_back({source.name, pairs.num_pairs(), pairs.num_available()});
     inputs.similarity_tokens += pairs.num_similarity_tokens();
     inputs.num_passes += pairs.size();
   }
-  inputs.token_table = token_table(tokenizer, options, counts);
-  add_text(inputs, model, tokenizer, marks, options.text);
+  inputs.token_table = token_table(*tokenizers.target, options, counts);
+  add_text(inputs, model, tokenizers, marks, options.text);
   inputs.pass = [opened](std::int64_t index) {
     std::size_t source = 0;
     for (; index >= opened.at(source).size(); ++source) index -= opened[source].size();
@@ -114,11 +122,11 @@ AnalysisInputs analysis_of_pairs(const TranslationModel& model, const Tokenizer&
 AnalysisInputs analysis_of_pairs(const RunConfig& run, const TranslationModel& model,
                                  std::span<const AnalyzedFiles> files, const AnalyzeOptions& options) {
   const TranslationRun& own = translation_run(run);
-  const std::unique_ptr<const Tokenizer> tokenizer = tokenizer_of(own);
+  const LanguageTokenizers tokenizers = tokenizers_of(own);
   std::vector<std::pair<std::string, std::string>> contents;
   const std::vector<NamedPairs> sources = open_sources(run, files, contents);
-  AnalysisInputs inputs = analysis_of_pairs(model, *tokenizer, sentence_marks(own, *tokenizer), sources,
-                                            own.data.batch_tokens, options);
+  AnalysisInputs inputs = analysis_of_pairs(model, tokenizers, sentence_marks(own, *tokenizers.source),
+                                            sources, own.data.batch_tokens, options);
   inputs.contents = std::move(contents);
   return inputs;
 }

@@ -22,10 +22,11 @@ struct NamedPairs {
 
 /// The inputs for the analysis of a translation model's heads on sentence pairs, in token batches of
 /// `batch_tokens`. The layers are "encoder self", "decoder self" and "decoder cross", the attention to the
-/// source. options.text is a source sentence: its tokens, and those of its greedy translation. The model must
-/// outlive the result. Throws ValueError for options out of range and for a text that is longer than the
+/// source. The table of tokens has those of both languages if they share a vocabulary, else of the target
+/// language. options.text is a source sentence: its tokens, and those of its greedy translation. The model
+/// must outlive the result. Throws ValueError for options out of range and for a text that is longer than the
 /// model's positions, DataError for one that the tokenizer cannot express and for ids outside the vocabulary.
-AnalysisInputs analysis_of_pairs(const TranslationModel& model, const Tokenizer& tokenizer,
+AnalysisInputs analysis_of_pairs(const TranslationModel& model, const LanguageTokenizers& tokenizers,
                                  const SentenceMarks& marks, const std::vector<NamedPairs>& sources,
                                  std::int64_t batch_tokens, const AnalyzeOptions& options);
 
