@@ -116,6 +116,9 @@ QueueScope::QueueScope(Queue) {
   not_open();
 }
 QueueScope::~QueueScope() = default;
+bool is_persistent(const void*, std::size_t) {
+  not_open();
+}
 void require_persistent(const void*, std::size_t, const char*) {
   not_open();
 }

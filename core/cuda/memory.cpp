@@ -163,14 +163,16 @@ PersistentMemoryScope::~PersistentMemoryScope() {
   takes_persistent = previous_;
 }
 
-void require_persistent(const void* begin, std::size_t bytes, const char* what) {
+bool is_persistent(const void* begin, std::size_t bytes) {
   const std::lock_guard lock(memory().mutex);
   const auto& blocks = memory().persistent;
   const auto* const first = static_cast<const std::byte*>(begin);
   const auto after = blocks.upper_bound(first);
-  const bool persistent =
-      after != blocks.begin() && first + bytes <= std::prev(after)->first + std::prev(after)->second;
-  MOH_CHECK(persistent,
+  return after != blocks.begin() && first + bytes <= std::prev(after)->first + std::prev(after)->second;
+}
+
+void require_persistent(const void* begin, std::size_t bytes, const char* what) {
+  MOH_CHECK(is_persistent(begin, bytes),
             std::string(what) +
                 ": memory that the compute queue may hand out again; it comes from a PersistentMemoryScope");
 }

@@ -55,7 +55,9 @@ class PersistentMemoryScope {
  private:
   bool previous_ = false;
 };
-/// Throws InternalError, naming `what`, unless the bytes lie in a block of a PersistentMemoryScope.
+/// Whether the bytes lie in a block of a PersistentMemoryScope.
+bool is_persistent(const void* begin, std::size_t bytes);
+/// Throws InternalError, naming `what`, unless is_persistent().
 void require_persistent(const void* begin, std::size_t bytes, const char* what);
 
 /// record_event() (core/cuda/backend.h) in a queue.

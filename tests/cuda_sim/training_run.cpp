@@ -1,5 +1,8 @@
 #include "tests/cuda_sim/training_run.h"
 
+#include <optional>
+
+#include "core/cuda/queue.h"
 #include "tests/cuda_sim/stream.h"
 #include "train/trainer/run/train_step.h"
 #include "train/trainer/task/load_model.h"
@@ -11,6 +14,13 @@ namespace {
 RunConfig of_rank(RunConfig config, const Communicator& processes) {
   config.train = per_rank_config(config, processes.size());
   return config;
+}
+
+/// As train/trainer/run/start_model.cpp, where new values of parameters are gathered.
+std::unique_ptr<Task> task_of_rank(const RunConfig& config, const Family& family) {
+  std::optional<cuda::PersistentMemoryScope> persistent;
+  if (config.comm.zero > 0) persistent.emplace();
+  return synthetic_task(config, family);
 }
 
 }  // namespace
@@ -44,7 +54,7 @@ std::unique_ptr<Task> synthetic_task(const RunConfig& config, const Family& fami
 
 TrainingRun::TrainingRun(const RunConfig& config, const Family& family, Communicator& processes)
     : config_(of_rank(config, processes)),
-      task_(synthetic_task(config_, family)),
+      task_(task_of_rank(config_, family)),
       optimizer_(task_->model(), config.optim.adamw, config.comm.zero > 0 ? processes : one_process(),
                  config.comm.bucket_bytes()),
       train_step_(*task_, optimizer_, config_, processes) {

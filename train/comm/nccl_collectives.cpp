@@ -173,22 +173,13 @@ void NcclCollectives::run(FunctionRef<void()> collective) {
   cuda::count_end_of_collective();
 }
 
-/// Memory of NCCL's own, which nothing else is handed while captured work refers to it.
-const Tensor& NcclCollectives::scratch(Tensor& kept, std::int64_t elements) {
-  if (kept.defined() && kept.numel() >= elements) return kept;
-  if (kept.defined()) outgrown_.push_back(kept);
-  const cuda::PersistentMemoryScope persistent;
-  const MemoryPurposeScope purpose(MemoryPurpose::kWorkspace);
-  kept = empty({elements}, DType::kBFloat16, device_);
-  return kept;
-}
-
 /// Every process sends each other one its row, of `width` elements, in bfloat16, and adds up those that it
 /// gets: as many bytes as NCCL's reduce-scatter, which would round after each addition. The sums are row
 /// rank() of sent_.
 Tensor NcclCollectives::exchange_and_sum(const Tensor& values, std::int64_t width) {
   const std::int64_t size = processes_.size(), rank = processes_.rank();
-  const Tensor sent = scratch(sent_, width * size), received = scratch(received_, width * size);
+  const Tensor sent = sent_.of({width * size}, DType::kBFloat16, device_),
+               received = received_.of({width * size}, DType::kBFloat16, device_);
   const cuda::QueueScope queue(Queue::kCommunication);
   sent.slice(0, values.numel()).copy_from(values.reshape({values.numel()}));
   group_.exchange(sent.raw(), received.raw(), width * static_cast<std::int64_t>(sizeof(bfloat16)));
@@ -206,9 +197,10 @@ void NcclCollectives::do_all_reduce(const Tensor& values, ReduceOp op, DType wir
     const std::int64_t size = processes_.size();
     const std::int64_t width = ((count + size - 1) / size + kAligned - 1) / kAligned * kAligned;
     const Tensor own = exchange_and_sum(values, width);
-    group_.all_gather(own.raw(), sent_.raw(), static_cast<std::int64_t>(own.bytes()));
+    const Tensor sums = sent_.of({width * size}, DType::kBFloat16, device_);
+    group_.all_gather(own.raw(), sums.raw(), static_cast<std::int64_t>(own.bytes()));
     const cuda::QueueScope queue(Queue::kCommunication);
-    values.reshape({count}).copy_from(sent_.slice(0, count));
+    values.reshape({count}).copy_from(sums.slice(0, count));
   });
 }
 

@@ -5,10 +5,10 @@
 #include <memory>
 #include <string>
 #include <thread>
-#include <vector>
 
 #include "core/cuda/nccl_group.h"
 #include "core/function_ref.h"
+#include "train/comm/collective_memory.h"
 #include "train/comm/collective_watchdog.h"
 #include "train/comm/communicator.h"
 #include "train/comm/device_collectives.h"
@@ -42,7 +42,6 @@ class NcclCollectives final : public DeviceCollectives {
   void run(FunctionRef<void()> collective);
   [[noreturn]] void fail();
   std::string roll_call();
-  const Tensor& scratch(Tensor& kept, std::int64_t elements);
   Tensor exchange_and_sum(const Tensor& values, std::int64_t width);
   void do_all_reduce(const Tensor& values, ReduceOp op, DType wire) override;
   void do_reduce_scatter(const Tensor& rows, const Tensor& part, ReduceOp op, DType wire) override;
@@ -52,9 +51,8 @@ class NcclCollectives final : public DeviceCollectives {
   Communicator& processes_;
   Device device_;
   cuda::NcclGroup group_;
-  Tensor token_;                  // of barrier()
-  Tensor sent_, received_;        // bfloat16
-  std::vector<Tensor> outgrown_;  // scratch that captured work may refer to
+  Tensor token_;                      // of barrier()
+  CollectiveMemory sent_, received_;  // bfloat16
   std::exception_ptr failure_;
   std::atomic<bool> aborted_ = false;  // by abort(): captured calls must not be replayed
   bool left_ = false;

@@ -7,6 +7,7 @@
 #include "core/error.h"
 #include "tests/support/message_of.h"
 #include "tests/support/thread_processes.h"
+#include "train/comm/collective_memory.h"
 #include "train/comm/comm_backend.h"
 #include "train/comm/comm_error.h"
 #include "train/comm/process_gpus.h"

@@ -2,12 +2,14 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <memory>
 #include <optional>
 #include <utility>
 
 #include "core/cuda/queue.h"
 #include "core/error.h"
+#include "train/comm/collective_memory.h"
 #include "train/comm/device_collectives.h"
 
 namespace moh {
@@ -50,12 +52,64 @@ std::vector<Bucket> bucket_layout(std::span<const BucketItem> items, std::size_t
   return buckets;
 }
 
+/// Memory of a GPU for collectives: the rows of buckets, and the sums of squares.
+class ParameterShards::RowMemory {
+ public:
+  /// Rows for a bucket, of those of the largest size, until it is given back.
+  struct Rows {
+    std::map<DType, CollectiveMemory> memory;
+    bool is_taken = false;
+  };
+  Rows& take() {
+    const auto is_free = [](const std::unique_ptr<Rows>& rows) { return !rows->is_taken; };
+    auto found = std::ranges::find_if(rows_, is_free);
+    if (found == rows_.end()) found = rows_.insert(found, std::make_unique<Rows>());
+    (*found)->is_taken = true;
+    return **found;
+  }
+
+  Tensor squares_of_all(const Tensor& own, Communicator& processes) {
+    const Tensor rows = squares_.of({processes.size(), own.numel()}, own.dtype(), own.device());
+    const Tensor mine = rows.select(processes.rank());
+    mine.copy_from(own);
+    processes.on_device().all_gather_in_line(mine, rows);
+    return rows.reshape({rows.numel()});
+  }
+
+ private:
+  std::vector<std::unique_ptr<Rows>> rows_;
+  CollectiveMemory squares_;
+};
+
+/// A bucket whose parts are under way.
+struct ParameterShards::Sent {
+  Communicator* processes;
+  Tensor rows;
+  std::vector<Tensor> whole = {};      // of the bucket's items; none where they are the rows
+  RowMemory::Rows* taken = nullptr;    // the rows' memory, which is given back with the end
+  Communicator::Pending pending = {};  // of main memory
+
+  void finish() {
+    if (rows.device() == kCpu)
+      processes->finish(pending);
+    else
+      cuda::wait_for(cuda::Queue::kCompute, cuda::Queue::kCommunication);
+    std::int64_t begin = 0;
+    for (const Tensor& tensor : whole) {
+      copy_elements(tensor, 0, rows, begin, tensor.numel());
+      begin += tensor.numel();
+    }
+    if (taken != nullptr) taken->is_taken = false;
+  }
+};
+
 ParameterShards::ParameterShards(std::vector<BucketItem> items, std::size_t bucket_bytes,
                                  Communicator& processes)
     : items_(std::move(items)),
       processes_(processes),
       buckets_(bucket_layout(items_, bucket_bytes, processes.size())),
-      own_(items_.size()) {
+      own_(items_.size()),
+      row_memory_(std::make_unique<RowMemory>()) {
   for (const Bucket& bucket : buckets_) {
     const std::int64_t part = bucket.elements / processes.size(), first = part * processes.rank();
     std::int64_t begin = 0;
@@ -67,6 +121,8 @@ ParameterShards::ParameterShards(std::vector<BucketItem> items, std::size_t buck
     }
   }
 }
+
+ParameterShards::~ParameterShards() = default;
 
 Tensor ParameterShards::own_part(std::size_t index, const Tensor& whole) const {
   if (!divided()) return whole;
@@ -82,55 +138,57 @@ double ParameterShards::norm_of_all(double own) const {
 
 std::function<Tensor(const Tensor& own)> ParameterShards::squares_of_all() const {
   if (!divided()) return {};
-  return [this](const Tensor& own) {
-    const Tensor rows = empty({processes_.size(), own.numel()}, own.dtype(), own.device());
-    processes_.on_device().all_gather_in_line(own, rows);
-    return rows.reshape({rows.numel()});
-  };
+  return [this](const Tensor& own) { return row_memory_->squares_of_all(own, processes_); };
 }
 
-/// A bucket whose parts are under way.
-struct ParameterShards::Sent {
-  Communicator* processes;
-  Tensor rows;
-  std::vector<Tensor> whole;      // of the bucket's items
-  Communicator::Pending pending;  // of main memory
-
-  void finish() {
-    if (rows.device() == kCpu)
-      processes->finish(pending);
-    else
-      cuda::wait_for(cuda::Queue::kCompute, cuda::Queue::kCommunication);
-    std::int64_t begin = 0;
-    for (const Tensor& tensor : whole) {
-      copy_elements(tensor, 0, rows, begin, tensor.numel());
-      begin += tensor.numel();
-    }
-  }
-};
+bool ParameterShards::is_in_place(const Bucket& bucket, std::span<const Tensor> own,
+                                  std::span<const Tensor> whole) const {
+  const std::size_t i = bucket.items.front();
+  const Tensor& tensor = whole[i];
+  if (bucket.items.size() > 1 || tensor.numel() != bucket.elements) return false;
+  if (own_part(i, tensor).raw() != own[i].raw()) return false;
+  return tensor.device() == kCpu || cuda::is_persistent(tensor.raw(), tensor.bytes());
+}
 
 ParameterShards::Sent ParameterShards::start(const Bucket& bucket, std::span<const Tensor> own,
                                              std::span<const Tensor> whole) const {
   const Tensor& first = own[bucket.items.front()];
-  const std::int64_t part = bucket.elements / processes_.size();
-  const MemoryPurposeScope purpose(MemoryPurpose::kWorkspace);
-  const Tensor rows = zeros({processes_.size(), part}, first.dtype(), first.device());
-  const Tensor mine = rows.select(processes_.rank());
-  std::vector<Tensor> items;
+  const Shape shape = {processes_.size(), bucket.elements / processes_.size()};
+  Sent sent{&processes_, {}};
+  if (is_in_place(bucket, own, whole)) {
+    sent.rows = whole[bucket.items.front()].reshape(shape);
+    send(sent);
+    return sent;
+  }
+  if (first.device() == kCpu) {
+    const MemoryPurposeScope purpose(MemoryPurpose::kWorkspace);
+    sent.rows = empty(shape, first.dtype());
+  } else {
+    sent.taken = &row_memory_->take();
+    const std::int64_t most = std::ranges::max_element(buckets_, {}, &Bucket::elements)->elements;
+    const Tensor memory = sent.taken->memory[first.dtype()].of({most}, first.dtype(), first.device());
+    sent.rows = memory.slice(0, bucket.elements).reshape(shape);
+  }
+  const Tensor mine = sent.rows.select(processes_.rank());
   std::int64_t place = 0;
   for (const std::size_t i : bucket.items) {
     copy_elements(mine, place, own[i], 0, own_[i].count());
     place += own_[i].count();
-    items.push_back(whole[i]);
+    sent.whole.push_back(whole[i]);
   }
-  Sent sent{&processes_, rows, std::move(items), {}};
-  if (rows.device() == kCpu) {
-    sent.pending = processes_.start_all_gather(mine, rows);
+  mine.slice(place, mine.numel()).fill(0);
+  send(sent);
+  return sent;
+}
+
+void ParameterShards::send(Sent& sent) const {
+  const Tensor mine = sent.rows.select(processes_.rank());
+  if (sent.rows.device() == kCpu) {
+    sent.pending = processes_.start_all_gather(mine, sent.rows);
   } else {
     cuda::wait_for(cuda::Queue::kCommunication, cuda::Queue::kCompute);
-    processes_.on_device().all_gather(mine, rows);
+    processes_.on_device().all_gather(mine, sent.rows);
   }
-  return sent;
 }
 
 void ParameterShards::gather(std::span<const Tensor> own, std::span<const Tensor> whole) const {

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
@@ -48,6 +49,9 @@ class ParameterShards {
 
   /// Not divided if `processes` is one. The communicator must outlive this object.
   ParameterShards(std::vector<BucketItem> items, std::size_t bucket_bytes, Communicator& processes);
+  ~ParameterShards();
+  ParameterShards(const ParameterShards&) = delete;
+  ParameterShards& operator=(const ParameterShards&) = delete;
 
   bool divided() const { return !processes_.alone(); }
   const std::vector<Bucket>& buckets() const { return buckets_; }
@@ -69,23 +73,31 @@ class ParameterShards {
   /// this one's, [count], and maybe a view of whole[i]. All of a bucket are of one dtype, and all on one
   /// device. A collective, on a GPU of processes().on_device(), for which the compute queue waits; the
   /// buckets of the first items come first, and one is sent while the next is filled.
+  ///
+  /// A bucket of one tensor that fills it exactly, and of which own[i] is a view, is gathered in place; on a
+  /// GPU, if that tensor is persistent (core/cuda/queue.h). Others go by way of memory of the bucket's size,
+  /// which on a GPU is this object's own, and lasts: as much as is under way at a time, two buckets.
   void gather(std::span<const Tensor> own, std::span<const Tensor> whole) const;
 
   /// Starts gather() for one of buckets(). What it returns is to be called once: it waits, and completes the
-  /// bucket's tensors, which keep what they have until then. Meanwhile it takes memory of the bucket's size.
-  /// The communicator must outlive it.
+  /// bucket's tensors, whose contents are undefined until then. This object and the communicator must outlive
+  /// it.
   std::function<void()> start_gather(std::size_t bucket, std::span<const Tensor> own,
                                      std::span<const Tensor> whole) const;
 
  private:
+  class RowMemory;
   struct Sent;
 
   Sent start(const Bucket& bucket, std::span<const Tensor> own, std::span<const Tensor> whole) const;
+  void send(Sent& sent) const;
+  bool is_in_place(const Bucket& bucket, std::span<const Tensor> own, std::span<const Tensor> whole) const;
 
   std::vector<BucketItem> items_;
   Communicator& processes_;
   std::vector<Bucket> buckets_;
   std::vector<Range> own_;
+  std::unique_ptr<RowMemory> row_memory_;  // of a GPU
 };
 
 }  // namespace moh

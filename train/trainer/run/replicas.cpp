@@ -2,6 +2,7 @@
 
 #include "core/cuda/queue.h"
 #include "core/error.h"
+#include "train/comm/collective_memory.h"
 #include "train/comm/device_collectives.h"
 #include "train/trainer/config/run_config.h"
 #include "train/trainer/optim/parameter_gather.h"
@@ -124,7 +125,7 @@ class DeviceReplicas final : public SeveralProcesses {
     current_ = false;
   }
   Tensor rows_of_all(const Tensor& own) override {
-    const Tensor rows = empty({processes_.size(), own.numel()}, own.dtype(), own.device());
+    const Tensor rows = rows_.of({processes_.size(), own.numel()}, own.dtype(), own.device());
     processes_.on_device().all_gather_in_line(own, rows);
     return rows;
   }
@@ -133,7 +134,8 @@ class DeviceReplicas final : public SeveralProcesses {
   }
 
  private:
-  bool current_ = false;  // the passes that count loads have gathered
+  bool current_ = false;   // the passes that count loads have gathered
+  CollectiveMemory rows_;  // of rows_of_all()
 };
 
 }  // namespace

@@ -75,7 +75,8 @@ class Replicas {
 
   // Numbers.
 
-  /// [N, n]: row r is `own` [n] of process r, on its device. A collective.
+  /// [N, n]: row r is `own` [n] of process r, on its device, until the next call. A collective, maybe
+  /// captured: `own` is CollectiveMemory.
   virtual Tensor rows_of_all(const Tensor& own) = 0;
   /// Replaces the elements by their sums over the processes. A collective.
   virtual void sum(const Tensor& values) = 0;

@@ -1,7 +1,9 @@
 #include "train/trainer/run/start_model.h"
 
+#include <optional>
 #include <string>
 
+#include "core/cuda/queue.h"
 #include "train/base/log/logging.h"
 #include "train/heads/init/initialise_model.h"
 #include "train/trainer/run/run_facts.h"
@@ -13,11 +15,19 @@ namespace moh {
 
 namespace {
 
+/// A model with its initial weights. Where processes send each other new values of parameters, these are in
+/// memory that collectives may gather them in (ParameterShards::gather()).
+std::unique_ptr<Model> new_model(const RunConfig& run, const Family& family) {
+  std::optional<cuda::PersistentMemoryScope> persistent;
+  if (run.device != kCpu && run.comm.zero > 0) persistent.emplace();
+  return make_initialised_model(family, run);
+}
+
 std::unique_ptr<Model> resumed_model(const RunConfig& run, const Family& family,
                                      const StoredCheckpoint& checkpoint) {
   const std::string where = "checkpoint " + checkpoint_folder_name(checkpoint.step());
   require_exactly(where, checkpoint.model(), expected_tensors(family, *run.family, dtype_of(run.precision)));
-  std::unique_ptr<Model> model = make_initialised_model(family, run);
+  std::unique_ptr<Model> model = new_model(run, family);
   load_exactly(where, checkpoint.model(), tensors_of(model->parameters()));
   return model;
 }
@@ -34,12 +44,12 @@ std::unique_ptr<Model> start_model(RunConfig& run, const Family& family,
                                    const std::shared_ptr<const TaskData>& data,
                                    const StoredCheckpoint* resume_from, const RunHost& host) {
   if (resume_from != nullptr) return resumed_model(run, family, *resume_from);
-  if (run.init.from.empty()) return make_initialised_model(family, run);
+  if (run.init.from.empty()) return new_model(run, family);
   require_same_source(run, host.processes);
   const StoredModel source = open_source(run, host.families);
   const std::unique_ptr<Calibration> calibration = family.make_calibration(run, data);
   settle_shared_heads(run, family, source, *calibration);
-  std::unique_ptr<Model> model = make_initialised_model(family, run);
+  std::unique_ptr<Model> model = new_model(run, family);
   initialise_from_source(*model, source, run, family, *calibration);
   return model;
 }

@@ -240,7 +240,10 @@ void TrainStep::keep(const MicroBatchLoss& loss) {
     // As allocators round, so that each micro-batch takes the same memory (train/apps/plan/dry_step.h).
     constexpr std::int64_t kUnit = 256 / sizeof(double);
     const std::int64_t each = (1 + width + kUnit - 1) / kUnit * kUnit;
-    own_ = empty({count * each}, DType::kFloat64, config_.device).slice(0, count * (1 + width));
+    const Shape whole = {count * each};
+    own_ = part_.processes == 1 ? empty(whole, DType::kFloat64, config_.device)
+                                : own_memory_.of(whole, DType::kFloat64, config_.device);
+    own_ = own_.slice(0, count * (1 + width));
   }
   const Tensor number = micro_batch_.slice(0, 1);
   copy_to_row(own_.slice(0, count), number, packed({loss.task_loss}, config_.device).reshape({}));

@@ -10,6 +10,7 @@
 
 #include "core/function_ref.h"
 #include "core/host_copy.h"
+#include "train/comm/collective_memory.h"
 #include "train/trainer/config/run_config.h"
 #include "train/trainer/optim/adamw.h"
 #include "train/trainer/optim/fused_update.h"
@@ -145,7 +146,8 @@ class TrainStep {
   /// int64, on the device: the number of the micro-batch among this process's of the step, and that of its
   /// first random stream.
   Tensor micro_batch_;
-  Tensor own_;      // float64: the losses of this process's micro-batches, and the task's numbers
+  Tensor own_;  // float64: the losses of this process's micro-batches, and the task's numbers
+  CollectiveMemory own_memory_;  // of several processes, which gather them
   Tensor numbers_;  // float64: the update's outcome, the losses of all micro-batches, the task's numbers
   std::shared_ptr<const NumberLayout> layout_;  // of the task's numbers, in the steps that are now begun
   std::optional<StepGraphs> graphs_;            // with config.cuda_graph

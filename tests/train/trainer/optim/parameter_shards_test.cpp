@@ -69,3 +69,25 @@ TEST_CASE("parameter shards: the parts of all processes are the whole, in order"
     }
   });
 }
+
+TEST_CASE("parameter shards: a tensor that fills its bucket is gathered where it is") {
+  const std::vector<BucketItem> items = {{96}, {7}};
+  test::require_success(3, [&](Communicator& comm) {
+    const ParameterShards shards(items, /*bucket_bytes=*/1, comm);
+    std::vector<Tensor> own, whole;
+    for (std::size_t i = 0; i < items.size(); ++i) {
+      whole.push_back(full({items[i].elements}, comm.rank(), DType::kFloat32));
+      own.push_back(shards.own_part(i, whole.back()));
+    }
+    const auto finish = shards.start_gather(1, own, whole);  // of the first item
+    finish();
+    shards.gather(own, whole);
+    for (const std::size_t i : {0, 1}) {
+      for (std::int64_t element = 0; element < items[i].elements; ++element) {
+        const std::int64_t part = i == 0 ? 32 : 16;
+        if (whole[i].data<float>()[element] != static_cast<float>(element / part))
+          throw ValueError("element " + std::to_string(element) + " of item " + std::to_string(i));
+      }
+    }
+  });
+}
