@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <atomic>
 #include <cstdio>
 #include <exception>
 #include <string>
@@ -9,6 +10,8 @@
 namespace moh {
 
 namespace {
+
+std::atomic<bool> has_left_some = false;
 
 /// Not std::terminate(), whose message names no place, and which leaves a core dump.
 [[noreturn]] void end_program(const std::string& where, const char* message) {
@@ -43,6 +46,15 @@ std::thread start_thread(const ThreadUse& use, std::function<void()> body, std::
   } catch (const std::system_error& reason) {
     refuse_thread(use, wanted, started, reason);
   }
+}
+
+void leave_behind(std::thread thread) noexcept {
+  has_left_some = true;
+  thread.detach();
+}
+
+bool left_threads_behind() {
+  return has_left_some;
 }
 
 void ThreadGroup::start(const ThreadUse& use, std::size_t count, const std::function<void()>& body) {

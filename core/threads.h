@@ -48,6 +48,12 @@ auto start_async(const ThreadUse& use, Work work) {
   }
 }
 
+/// Detaches a thread that may never end, as it is inside a library that waits for something.
+void leave_behind(std::thread thread) noexcept;
+/// Whether there is one: then the process must end without the work of exit(), which destroys what libraries
+/// use.
+bool left_threads_behind();
+
 /// start_async() for work that matters more than its thread: if the system refuses one, calls `warn` with the
 /// reason, and the work is done by whoever waits for the future.
 template <class Work>

@@ -55,7 +55,8 @@ void NcclGroup::exchange(const void*, void*, std::int64_t) {
 void NcclGroup::check() {
   not_joined();
 }
-bool NcclGroup::abort(double) noexcept {
+void NcclGroup::abort() noexcept {}
+bool NcclGroup::wait_for_abort(double) noexcept {
   return true;
 }
 bool NcclGroup::leave(double) {

@@ -51,27 +51,57 @@ steady_clock::time_point after(double seconds) {
   return steady_clock::now() + std::chrono::duration_cast<steady_clock::duration>(duration<double>(seconds));
 }
 
-/// Runs `work` on a thread of its own, which is left behind if it takes longer than `seconds`, as are errors
-/// of what is to end anyway. `work` owns what it uses. False where the system refuses the thread.
-bool run_within(double seconds, std::function<void()> work) {
-  auto done = std::make_shared<std::atomic<bool>>(false);
-  std::thread thread;
-  try {
-    thread = start_thread({"comm"}, [done, work = std::move(work)] {
-      try {
-        work();
-      } catch (const std::exception&) {
-      }
-      *done = true;
-    });
-  } catch (const ThreadError&) {
+/// Work on a thread of its own, which is left behind if it takes too long, as are errors of what is to end
+/// anyway. It owns what it uses. start() and wait() may come from two threads.
+class WorkInTime {
+ public:
+  WorkInTime() = default;
+  ~WorkInTime() { wait(0); }
+  WorkInTime(const WorkInTime&) = delete;
+  WorkInTime& operator=(const WorkInTime&) = delete;
+
+  /// Where the system refuses the thread, the work is never done.
+  void start(std::function<void()> work) noexcept {
+    const std::lock_guard lock(mutex_);
+    try {
+      thread_ = start_thread({"comm"}, [done = done_, work = std::move(work)] {
+        try {
+          work();
+        } catch (const std::exception&) {
+        }
+        *done = true;
+      });
+    } catch (const ThreadError&) {
+    }
+  }
+
+  /// At most `seconds`; false if that was not enough, now or before.
+  bool wait(double seconds) noexcept {
+    for (const auto end = after(seconds); !*done_ && steady_clock::now() < end;)
+      std::this_thread::sleep_for(milliseconds(1));
+    const std::lock_guard lock(mutex_);
+    if (!thread_.joinable()) return *done_;
+    if (*done_) {
+      thread_.join();
+      return true;
+    }
+    leave_behind(std::move(thread_));
     return false;
   }
-  for (const auto end = after(seconds); !*done && steady_clock::now() < end;)
-    std::this_thread::sleep_for(milliseconds(1));
-  const bool in_time = *done;
-  in_time ? thread.join() : thread.detach();
-  return in_time;
+
+ private:
+  std::mutex mutex_;
+  std::thread thread_;
+  std::shared_ptr<std::atomic<bool>> done_ = std::make_shared<std::atomic<bool>>(false);
+};
+
+/// A graph keeps the addresses, and NCCL has them registered until it has let go of the graph.
+void require_lasting(const void* memory, std::int64_t bytes) {
+  if (capturing()) require_persistent(memory, static_cast<std::size_t>(bytes), "a captured collective");
+}
+
+std::int64_t bytes_of(std::int64_t count, DType dtype) {
+  return count * static_cast<std::int64_t>(dtype_size(dtype));
 }
 
 }  // namespace
@@ -108,7 +138,13 @@ std::string nccl_algorithms() {
 }
 
 /// State that an abort uses while the thread of the collectives is inside NCCL: `calls` is held by each call,
-/// which does not block, and `aborted` is looked at first.
+/// which does not block, and `aborted` is looked at first, so that there are none after it.
+///
+/// ncclCommAbort tells the device to let go before it waits for anything, and then waits for the graphs, so
+/// that nobody who has to destroy them may wait for it, nor for a lock that it holds. ncclCommRevoke, of NCCL
+/// 2.28.9 and later, does not wait for graphs, but takes back what it has told the device when the work of
+/// that moment has ended: replays that are enqueued behind it would wait for the other processes again, and
+/// an abort after it frees the communicator under graphs that still refer to it. So it is not used.
 struct NcclGroup::Impl {
   const NcclLibrary& nccl = NcclLibrary::get();
   ncclComm_t comm = nullptr;
@@ -116,6 +152,7 @@ struct NcclGroup::Impl {
   std::timed_mutex calls;
   std::atomic<bool> aborted = false;
   bool left = false;
+  WorkInTime aborting;
 
   /// Throws NCCL's text for an error, after the function that has met it.
   [[noreturn]] void fail(const char* function, ncclResult_t result) const {
@@ -167,7 +204,9 @@ NcclGroup::NcclGroup(const NcclId& id, int rank, int size) : impl_(std::make_sha
 
 NcclGroup::~NcclGroup() {
   constexpr double kSeconds = 10;
-  if (!impl_->left) abort(kSeconds);
+  if (impl_->left) return;
+  abort();
+  wait_for_abort(kSeconds);
 }
 
 bool NcclGroup::joined() {
@@ -179,6 +218,7 @@ bool NcclGroup::joined() {
 }
 
 void NcclGroup::all_reduce(void* values, std::int64_t count, DType dtype, ReduceOp op) {
+  require_lasting(values, bytes_of(count, dtype));
   impl_->call("ncclAllReduce", [&] {
     return impl_->nccl.ncclAllReduce(values, values, static_cast<std::size_t>(count), type_of(dtype),
                                      operation_of(op), impl_->comm, stream(Queue::kCommunication));
@@ -186,6 +226,8 @@ void NcclGroup::all_reduce(void* values, std::int64_t count, DType dtype, Reduce
 }
 
 void NcclGroup::reduce_scatter(const void* rows, void* part, std::int64_t count, DType dtype, ReduceOp op) {
+  require_lasting(rows, bytes_of(count, dtype) * impl_->size);
+  require_lasting(part, bytes_of(count, dtype));
   impl_->call("ncclReduceScatter", [&] {
     return impl_->nccl.ncclReduceScatter(rows, part, static_cast<std::size_t>(count), type_of(dtype),
                                          operation_of(op), impl_->comm, stream(Queue::kCommunication));
@@ -193,6 +235,8 @@ void NcclGroup::reduce_scatter(const void* rows, void* part, std::int64_t count,
 }
 
 void NcclGroup::all_gather(const void* part, void* rows, std::int64_t bytes) {
+  require_lasting(part, bytes);
+  require_lasting(rows, bytes * impl_->size);
   impl_->call("ncclAllGather", [&] {
     return impl_->nccl.ncclAllGather(part, rows, static_cast<std::size_t>(bytes), ncclUint8, impl_->comm,
                                      stream(Queue::kCommunication));
@@ -200,6 +244,7 @@ void NcclGroup::all_gather(const void* part, void* rows, std::int64_t bytes) {
 }
 
 void NcclGroup::broadcast(void* values, std::int64_t bytes, int root) {
+  require_lasting(values, bytes);
   impl_->call("ncclBroadcast", [&] {
     return impl_->nccl.ncclBroadcast(values, values, static_cast<std::size_t>(bytes), ncclUint8, root,
                                      impl_->comm, stream(Queue::kCommunication));
@@ -207,6 +252,8 @@ void NcclGroup::broadcast(void* values, std::int64_t bytes, int root) {
 }
 
 void NcclGroup::exchange(const void* from, void* to, std::int64_t bytes) {
+  require_lasting(from, bytes * impl_->size);
+  require_lasting(to, bytes * impl_->size);
   const auto count = static_cast<std::size_t>(bytes);
   impl_->call("ncclGroupEnd", [&] {
     ncclResult_t result = impl_->nccl.ncclGroupStart();
@@ -231,15 +278,19 @@ void NcclGroup::check() {
   if (state != ncclSuccess && state != ncclInProgress) impl_->fail("ncclCommGetAsyncError", state);
 }
 
-bool NcclGroup::abort(double seconds) noexcept {
-  if (impl_->comm == nullptr || impl_->left || impl_->aborted.exchange(true)) return true;
-  // A call that does not return in spite of all is what the abort frees: it does not wait for it for long.
-  static constexpr auto kForCalls = std::chrono::milliseconds(500);
-  return run_within(seconds, [impl = impl_] {
+void NcclGroup::abort() noexcept {
+  if (impl_->comm == nullptr || impl_->left || impl_->aborted.exchange(true)) return;
+  impl_->aborting.start([impl = impl_] {
     use_device_in_this_thread();
-    const std::unique_lock lock(impl->calls, kForCalls);
+    // After the call under way, unless it does not return in spite of all: that is what the abort frees.
+    static constexpr auto kForCalls = milliseconds(500);
+    if (impl->calls.try_lock_for(kForCalls)) impl->calls.unlock();
     impl->nccl.ncclCommAbort(impl->comm);
   });
+}
+
+bool NcclGroup::wait_for_abort(double seconds) noexcept {
+  return !impl_->aborted || impl_->aborting.wait(seconds);
 }
 
 bool NcclGroup::leave(double seconds) {
@@ -256,14 +307,16 @@ bool NcclGroup::leave(double seconds) {
     state = impl_->state();
   }
   if (state != ncclSuccess) {
-    abort(1);
+    abort();
     return false;
   }
   impl_->left = true;
-  return run_within(seconds, [impl = impl_] {
+  WorkInTime destroying;
+  destroying.start([impl = impl_] {
     use_device_in_this_thread();
     impl->nccl.ncclCommDestroy(impl->comm);
   });
+  return destroying.wait(seconds);
 }
 
 }  // namespace moh::cuda

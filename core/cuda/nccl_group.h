@@ -35,13 +35,17 @@ std::string nccl_algorithms();
 /// until the compute queue has waited for that queue. All members but those that say otherwise are called by
 /// one thread.
 ///
+/// Captured collectives are NCCL's as long as there is a graph with them: leave(), and the end of an abort,
+/// wait until all are destroyed. Their memory is persistent (require_persistent()), and stays until then, as
+/// NCCL has it registered, and other processes have it mapped.
+///
 /// All functions throw DeviceError for errors of NCCL, also for those met in the background since.
 class NcclGroup {
  public:
   /// Begins to join the others, and returns at once. The open device is that of the process. Throws
   /// ConfigError where NCCL cannot be loaded, or is too old.
   NcclGroup(const NcclId& id, int rank, int size);
-  /// Aborts, unless leave() was called.
+  /// Aborts, unless leave() was called, and waits for NCCL's end a few seconds.
   ~NcclGroup();
   NcclGroup(const NcclGroup&) = delete;
   NcclGroup& operator=(const NcclGroup&) = delete;
@@ -61,11 +65,15 @@ class NcclGroup {
 
   /// Throws for an error that NCCL has met in the background. From any thread.
   void check();
-  /// Ends what is under way on the device, in this process alone, and refuses collectives from now on. Waits
-  /// for NCCL at most `seconds`; false if that was not enough. From any thread.
-  bool abort(double seconds) noexcept;
-  /// Waits until all have enqueued and finished the same collectives, at most `seconds`, and leaves. False if
-  /// that was not enough: then it aborts.
+  /// Ends what is under way on the device, in this process alone, and refuses collectives from now on.
+  /// Returns at once: NCCL goes on in a thread until it has let go of the device and of captured collectives.
+  /// From any thread.
+  void abort() noexcept;
+  /// Waits for NCCL's end after abort(), at most `seconds`; false if that was not enough, and then it is
+  /// waited for no more.
+  bool wait_for_abort(double seconds) noexcept;
+  /// Waits until all have enqueued and finished the same collectives and no captured ones are left, at most
+  /// `seconds`, and leaves. False if that was not enough: then it aborts.
   bool leave(double seconds);
 
  private:

@@ -127,3 +127,14 @@ TEST_CASE("threads: an exception that leaves a thread ends the program with its 
   CHECK(result.signal == 0);
   CHECK(result.output.empty());
 }
+
+TEST_CASE("threads: one that is left behind is remembered") {
+  const ChildResult result = run_in_child([] {
+    const auto answer = [] { return std::string(left_threads_behind() ? "some" : "none"); };
+    const std::string before = answer();
+    leave_behind(start_thread({"test"}, [] { std::this_thread::sleep_for(std::chrono::hours(1)); }));
+    return before + ", then " + answer();
+  });
+  CHECK(result.exit_code == 0);
+  CHECK(result.output == "none, then some");
+}

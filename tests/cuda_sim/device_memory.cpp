@@ -11,6 +11,7 @@
 #include <system_error>
 
 #include "tests/cuda_sim/grid.h"
+#include "tests/cuda_sim/registered_memory.h"
 
 #if defined(__SANITIZE_ADDRESS__)
 #include <sanitizer/asan_interface.h>
@@ -125,6 +126,10 @@ std::size_t DeviceMemory::free(void* block) {
   const auto found = blocks_.find(static_cast<std::byte*>(block));
   if (found == blocks_.end()) throw KernelFault("free of an address that is no block of the device");
   const std::size_t bytes = found->second;
+  if (RegisteredMemory::instance().is_in(found->first, bytes)) {
+    throw KernelFault("free of " + std::to_string(bytes) +
+                      " bytes that a captured collective has registered, and its communicator not let go");
+  }
   (from_device_.erase(found->first) > 0 ? taken_from_device_ : pool_used_) -= block_size(bytes);
   free_.emplace(block_size(bytes), found->first);
   blocks_.erase(found);

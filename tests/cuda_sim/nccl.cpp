@@ -4,25 +4,31 @@
 #include <unistd.h>
 
 #include <cstring>
+#include <memory>
 #include <random>
 #include <utility>
 
 #include "core/cuda/nccl_group.h"
 #include "core/cuda/nccl_library.h"
+#include "tests/cuda_sim/capture.h"
 #include "tests/cuda_sim/device_memory.h"
 #include "tests/cuda_sim/grid.h"
 #include "tests/cuda_sim/stream.h"
 
 // An NCCL of processes on one machine. It is strict where the real one hangs, reads freed memory, or leaves
 // it to luck: another collective, count, type or root than the others', calls before all have joined, before
-// the last one was polled for, or after the end of the communicator.
+// the last one was polled for, or after the end of the communicator. A communicator neither leaves nor ends
+// while there are graphs with its collectives, whose memory it has registered.
 
+using moh::sim::Capture;
 using moh::sim::KernelFault;
 using moh::sim::Nccl;
 using moh::sim::NcclCollective;
 using moh::sim::NcclKind;
 using moh::sim::NcclMessage;
+using moh::sim::NcclRange;
 using moh::sim::NcclSegment;
+using moh::sim::Work;
 
 namespace {
 
@@ -62,6 +68,30 @@ void require_alive(const ncclComm* comm, const char* call) {
   if (comm->destroyed) refuse("use after ncclCommDestroy");
 }
 
+/// A collective in the graphs that share this object. In a communicator of one NCCL enqueues a copy instead.
+class Captured {
+ public:
+  Captured(ncclComm& comm, std::vector<NcclRange> memory) : comm_(comm), memory_(std::move(memory)) {
+    comm_.begin_captured(memory_);
+  }
+  ~Captured() { comm_.end_captured(memory_); }
+  Captured(const Captured&) = delete;
+  Captured& operator=(const Captured&) = delete;
+
+ private:
+  ncclComm& comm_;
+  std::vector<NcclRange> memory_;
+};
+
+void submit(ncclComm& comm, cudaStream_t stream, const std::vector<NcclRange>& memory, const Work& work) {
+  comm.reclaim();
+  comm.in_progress = true;
+  if (comm.size == 1 || Capture::of(stream) == nullptr)
+    return moh::sim::Streams::instance().submit(stream, work);
+  const auto captured = std::make_shared<Captured>(comm, memory);
+  moh::sim::Streams::instance().submit(stream, [work, captured] { work(); });
+}
+
 /// Before a collective.
 void require_ready(const ncclComm* comm, const char* call) {
   require_alive(comm, call);
@@ -77,8 +107,7 @@ ncclResult_t enqueue(const char* name, const NcclCollective& collective, ncclCom
   if (group.depth > 0) throw KernelFault(std::string(name) + ": the simulator groups messages only");
   if (collective.root < 0 || collective.root >= comm->size) return ncclInvalidArgument;
   collective.require_memory(*comm);
-  comm->in_progress = true;
-  moh::sim::Streams::instance().submit(stream, [=] { collective.run(*comm); });
+  submit(*comm, stream, collective.memory(*comm), [=] { collective.run(*comm); });
   return ncclInProgress;
 }
 
@@ -159,7 +188,10 @@ ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* error) {
   if (!comm->joined) {
     *error = joining(*comm);
   } else if (comm->finalized) {
-    *error = leaving(*comm);
+    *error = comm->reclaim() ? leaving(*comm) : ncclInProgress;
+  } else if (comm->in_progress && Nccl::instance().stays_in_progress) {
+    *error = ncclInProgress;
+    return ncclSuccess;
   }
   comm->in_progress = false;
   return ncclSuccess;
@@ -183,7 +215,9 @@ ncclResult_t ncclCommDestroy(ncclComm_t comm) {
 ncclResult_t ncclCommAbort(ncclComm_t comm) {
   require_alive(comm, "ncclCommAbort");
   if (!comm->joined) ::shm_unlink(comm->name.c_str());
-  comm->aborted = true;
+  comm->aborted = true;  // from now on the device lets go
+  ++Nccl::instance().aborts;
+  while (!comm->reclaim()) moh::sim::yield_to_others();
   return ncclSuccess;
 }
 
@@ -225,8 +259,9 @@ ncclResult_t ncclGroupEnd() {
   if (--group.depth > 0) return ncclSuccess;
   const Group ended = std::exchange(group, {});
   if (ended.comm == nullptr) return ncclSuccess;
-  ended.comm->in_progress = true;
-  moh::sim::Streams::instance().submit(ended.stream, [comm = ended.comm, messages = ended.messages] {
+  std::vector<NcclRange> memory;
+  for (const NcclMessage& message : ended.messages) memory.push_back({message.memory, message.bytes});
+  submit(*ended.comm, ended.stream, memory, [comm = ended.comm, messages = ended.messages] {
     if (!comm->aborted) moh::sim::run_messages(*comm, messages);
   });
   return ncclInProgress;

@@ -5,6 +5,8 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <mutex>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -18,11 +20,20 @@ struct Nccl {
 
   /// The error that ncclCommGetAsyncError reports from now on, as if a connection had broken.
   std::atomic<ncclResult_t> background_error = ncclSuccess;
+  /// Whether calls stay in progress from now on, as a launch does whose connections are not made.
+  std::atomic<bool> stays_in_progress = false;
+  std::atomic<int> aborts = 0;  ///< calls of ncclCommAbort that have begun
   int version = 22809;
 };
 
 /// A pause of a rank that waits for others.
 void yield_to_others();
+
+/// Device memory of a collective.
+struct NcclRange {
+  const void* address;
+  std::size_t bytes;
+};
 
 }  // namespace moh::sim
 
@@ -35,6 +46,13 @@ struct ncclComm {
   std::atomic<bool> joined = false, finalized = false, destroyed = false, aborted = false;
   std::atomic<bool> in_progress = false;  ///< a call that has to be polled for
 
+  /// A collective that is captured is counted, and its memory registered, until the last graph with it is
+  /// gone, and NCCL has noticed: that is in its next call, or while it waits for it at the end.
+  void begin_captured(std::span<const moh::sim::NcclRange> memory);
+  void end_captured(std::span<const moh::sim::NcclRange> memory);
+  /// Notices what is gone; whether no captured collective is left.
+  bool reclaim();
+
   /// Waits until all ranks have come here; false when aborted.
   bool meet();
   /// Waits until `reached`, or an abort: then false.
@@ -42,6 +60,11 @@ struct ncclComm {
   bool wait_until(const Condition& reached) const;
   /// Throws KernelFault, where NCCL would hang, unless all ranks call the same; false when aborted.
   bool agree(const moh::sim::NcclSegment::Call& call);
+
+ private:
+  std::mutex mutex_;
+  int captured_ = 0;                                    // collectives in graphs, and those to be reclaimed
+  std::vector<std::vector<moh::sim::NcclRange>> gone_;  // of each collective whose graphs are gone
 };
 
 namespace moh::sim {
@@ -59,6 +82,8 @@ struct NcclCollective {
   int root = 0;
 
   std::size_t item() const;
+  /// What is read, and what is written.
+  std::vector<NcclRange> memory(const ncclComm& comm) const;
   /// Throws where the real library would read or write elsewhere.
   void require_memory(const ncclComm& comm) const;
   /// Takes part in it, as work of the device: returns when it has ended or is aborted. Sums are made in the

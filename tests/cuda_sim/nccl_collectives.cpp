@@ -6,11 +6,13 @@
 #include <cerrno>
 #include <cstring>
 #include <system_error>
+#include <utility>
 
 #include "core/dtype.h"
 #include "tests/cuda_sim/device_memory.h"
 #include "tests/cuda_sim/grid.h"
 #include "tests/cuda_sim/nccl.h"
+#include "tests/cuda_sim/registered_memory.h"
 
 // The device's side of the simulated NCCL: the ranks are processes, which pass pieces through shared memory.
 
@@ -104,13 +106,18 @@ std::size_t NcclCollective::item() const {
   return item_of(type);
 }
 
-void NcclCollective::require_memory(const ncclComm& comm) const {
+std::vector<NcclRange> NcclCollective::memory(const ncclComm& comm) const {
   const auto ranks = static_cast<std::size_t>(comm.size);
   const std::size_t bytes = count * item();
-  const std::size_t in = kind == NcclKind::kReduceScatter ? bytes * ranks : bytes;
-  const std::size_t out = kind == NcclKind::kAllGather ? bytes * ranks : bytes;
-  DeviceMemory::instance().require(from, in, kKinds[static_cast<int>(kind)]);
-  DeviceMemory::instance().require(to, out, kKinds[static_cast<int>(kind)]);
+  return {{from, kind == NcclKind::kReduceScatter ? bytes * ranks : bytes},
+          {to, kind == NcclKind::kAllGather ? bytes * ranks : bytes}};
+}
+
+void NcclCollective::require_memory(const ncclComm& comm) const {
+  const std::vector<NcclRange> ranges = memory(comm);
+  for (const NcclRange& range : ranges)
+    DeviceMemory::instance().require(range.address, range.bytes, kKinds[static_cast<int>(kind)]);
+  const std::size_t in = ranges[0].bytes, out = ranges[1].bytes, bytes = count * item();
   const auto* const a = static_cast<const std::byte*>(from);
   const auto* const b = static_cast<const std::byte*>(to);
   const std::size_t own = bytes * static_cast<std::size_t>(comm.rank);
@@ -209,6 +216,27 @@ void run_messages(ncclComm& comm, const std::vector<NcclMessage>& messages) {
 }
 
 }  // namespace moh::sim
+
+void ncclComm::begin_captured(std::span<const moh::sim::NcclRange> memory) {
+  const std::lock_guard lock(mutex_);
+  ++captured_;
+  for (const auto& range : memory) moh::sim::RegisteredMemory::instance().add(range.address, range.bytes);
+}
+
+void ncclComm::end_captured(std::span<const moh::sim::NcclRange> memory) {
+  const std::lock_guard lock(mutex_);
+  gone_.emplace_back(memory.begin(), memory.end());
+}
+
+bool ncclComm::reclaim() {
+  const std::lock_guard lock(mutex_);
+  for (const auto& memory : std::exchange(gone_, {})) {
+    --captured_;
+    for (const auto& range : memory)
+      moh::sim::RegisteredMemory::instance().remove(range.address, range.bytes);
+  }
+  return captured_ == 0;
+}
 
 bool ncclComm::meet() {
   const std::uint64_t number = ++meetings;

@@ -1,13 +1,17 @@
 // A rank of several on simulated GPUs, for nccl_test.py: makes the collectives of a scenario, and checks
 // their results. Started as torchrun would; prints why it fails, and ends with the exit code of the error.
 
+#include <cuda_runtime_api.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <chrono>
 #include <cstdio>
 #include <cstring>
 #include <functional>
 #include <iostream>
 #include <map>
+#include <optional>
 #include <string>
 #include <thread>
 
@@ -148,17 +152,31 @@ void collectives(const Rank& rank) {
   opened->leave();
 }
 
+Tensor persistent_zeros(const Rank& rank, std::int64_t count) {
+  const cuda::PersistentMemoryScope persistent;
+  return zeros({count}, DType::kFloat32, rank.device);
+}
+
+/// A captured all-reduce of memory of its own.
+struct CapturedSum {
+  Tensor values;
+  std::optional<cuda::Graph> graph = std::make_optional<cuda::Graph>();
+
+  CapturedSum(const Rank& rank, DeviceCollectives& opened) : values(persistent_zeros(rank, 16)) {
+    graph->capture([&] {
+      fork();
+      opened.all_reduce(values, ReduceOp::kSum, DType::kFloat32);
+      join();
+    });
+  }
+};
+
 /// A captured all-reduce, in float32 and in bfloat16, is replayed with other values.
 void graph(const Rank& rank) {
   const auto opened = rank.open(60);
   require(opened->capturable(), "NCCL can be captured");
   constexpr std::int64_t kCount = 3000;
-  Tensor values, rounded;
-  {
-    const cuda::PersistentMemoryScope persistent;
-    values = empty({kCount}, DType::kFloat32, rank.device);
-    rounded = empty({kCount}, DType::kFloat32, rank.device);
-  }
+  const Tensor values = persistent_zeros(rank, kCount), rounded = persistent_zeros(rank, kCount);
   const auto work = [&] {
     fork();
     opened->all_reduce(values, ReduceOp::kSum, DType::kFloat32);
@@ -166,15 +184,14 @@ void graph(const Rank& rank) {
     join();
     values.scale(0.5);
   };
-  const cuda::GraphMemory memory;
-  cuda::Graph captured(memory);
-  captured.rehearse(work);
-  captured.capture(work);
+  auto captured = std::make_optional<cuda::Graph>();
+  captured->rehearse(work);
+  captured->capture(work);
   for (int replay = 0; replay < 3; ++replay) {
     const Tensor host = values_of(rank.processes.rank() + 10 * replay, kCount, DType::kFloat32);
     values.copy_from(host);
     rounded.copy_from(host);
-    captured.launch();
+    captured->launch();
     const Tensor sums = host.clone();
     rank.processes.all_reduce(sums, ReduceOp::kSum);
     sums.scale(0.5);
@@ -184,6 +201,37 @@ void graph(const Rank& rank) {
     round_if_alone(rank, host, DType::kBFloat16);
     require_same_bits(rounded, host, "a replayed all-reduce in bfloat16");
   }
+  captured.reset();
+  opened->leave();
+}
+
+/// Memory of a captured collective is persistent, and is not freed before the communicator has let go of it.
+void memory_of_captured(const Rank& rank) {
+  const auto opened = rank.open(60);
+  CapturedSum captured(rank, *opened);
+  const auto is_registered = [&] {
+    try {
+      cudaFree(captured.values.raw());
+      return false;
+    } catch (const sim::KernelFault& fault) {
+      return std::string(fault.what()).find("has registered") != std::string::npos;
+    }
+  };
+  require(is_registered(), "the memory is registered");
+  captured.graph.reset();
+  require(is_registered(), "it is until the communicator's next call");
+  cuda::Graph refused;
+  const Tensor passing = zeros({16}, DType::kFloat32, rank.device);
+  try {
+    refused.capture([&] { opened->all_reduce(passing, ReduceOp::kSum, DType::kFloat32); });
+    throw ValueError("memory of the pool was captured");
+  } catch (const InternalError& error) {
+    require(std::string(error.what()).find("a captured collective: memory") != std::string::npos,
+            error.what());
+  }
+  opened->barrier();
+  cuda::synchronize();
+  captured.values = {};
   opened->leave();
 }
 
@@ -227,6 +275,61 @@ void wait_for_last(const Rank& rank, const std::function<void()>& last) {
   throw ValueError("the all-reduce has ended");
 }
 
+/// The last rank is gone, and so is each other one while it launches a collective, which it does not come
+/// back from, with a captured one that is alive.
+void gone_in_a_call(const Rank& rank) {
+  const auto opened = rank.open(60);
+  CapturedSum captured(rank, *opened);
+  const AbortOnFailure guard(*opened, [&] { captured.graph.reset(); });
+  captured.graph->launch();
+  cuda::synchronize();
+  if (rank.processes.rank() + 1 == rank.processes.size()) ::_exit(9);
+  const sim::Streams::TimingScope late(sim::Timing::kLate);  // the call itself waits for nobody
+  sim::Nccl::instance().stays_in_progress = true;
+  opened->all_reduce(captured.values, ReduceOp::kSum, DType::kFloat32);
+  throw ValueError("the call came back");
+}
+
+/// The last rank is gone, and the others wait on the device for its part of a replay.
+void gone_in_a_replay(const Rank& rank) {
+  const auto opened = rank.open(60);
+  CapturedSum captured(rank, *opened);
+  const AbortOnFailure guard(*opened, [&] { captured.graph.reset(); });
+  for (int step = 0;; ++step) {
+    if (step == 3 && rank.processes.rank() + 1 == rank.processes.size()) ::_exit(9);
+    captured.graph->launch();
+    cuda::synchronize();
+  }
+}
+
+/// While an abort waits for a graph, the thread that has to destroy it calls a collective, and gets an error.
+void call_in_an_abort(const Rank& rank) {
+  cuda::NcclId id{};
+  if (rank.processes.is_rank0()) id = cuda::make_nccl_id();
+  std::ranges::copy(rank.processes.text_of_rank0({id.data(), id.size()}), id.begin());
+  cuda::NcclGroup group(id, rank.processes.rank(), rank.processes.size());
+  while (!group.joined()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  const Tensor values = persistent_zeros(rank, 16);
+  const auto sum = [&] { group.all_reduce(values.raw(), 16, DType::kFloat32, ReduceOp::kSum); };
+  auto captured = std::make_optional<cuda::Graph>();
+  captured->capture([&] {
+    fork();
+    sum();
+    join();
+  });
+  ::alarm(20);  // ends a call that does not come back
+  group.abort();
+  while (sim::Nccl::instance().aborts == 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  try {
+    sum();
+    throw ValueError("a collective was enqueued");
+  } catch (const DeviceError& error) {
+    require(std::string(error.what()).find("was aborted") != std::string::npos, error.what());
+  }
+  captured.reset();
+  require(group.wait_for_abort(10), "the abort ends with the graph");
+}
+
 void background_error(const Rank& rank) {
   const auto opened = rank.open(60);
   sim::Nccl::instance().background_error = ncclRemoteError;
@@ -256,6 +359,7 @@ void never_joins(const Rank& rank) {
 const std::map<std::string, std::function<void(const Rank&)>> kScenarios = {
     {"collectives", collectives},
     {"graph", graph},
+    {"memory_of_captured", memory_of_captured},
     {"other_count",
      [](const Rank& rank) {
        mismatch(rank, [](DeviceCollectives& on_device, const Tensor& values) {
@@ -291,6 +395,9 @@ const std::map<std::string, std::function<void(const Rank&)>> kScenarios = {
      }},
     {"killed", [](const Rank& rank) { wait_for_last(rank, [] { ::_exit(9); }); }},
     {"fails", [](const Rank& rank) { wait_for_last(rank, [] { throw DataError("no more data"); }); }},
+    {"call_in_an_abort", call_in_an_abort},
+    {"gone_in_a_call", gone_in_a_call},
+    {"gone_in_a_replay", gone_in_a_replay},
     {"background_error", background_error},
     {"use_after_abort", use_after_abort},
     {"never_joins", never_joins},

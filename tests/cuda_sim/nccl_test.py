@@ -71,6 +71,11 @@ class Ranks(unittest.TestCase):
             with self.subTest(ranks=count):
                 self.run_ranks([0] * count, "graph")
 
+    def test_memory_of_captured_collectives_lasts_until_their_communicator_lets_go(self):
+        for count in (2, 3):
+            with self.subTest(ranks=count):
+                self.run_ranks([0] * count, "memory_of_captured")
+
     def test_what_would_hang_is_refused_by_the_simulator(self):
         for other, text in {"other_count": "all-reduce number 1 of 8 elements", "other_type": "of type 4",
                             "other_collective": "broadcast number 1", "other_operation": "operation 2"}.items():
@@ -107,6 +112,18 @@ class Ranks(unittest.TestCase):
         for output in outputs[:2]:
             self.assertIn("rank 2 (host", output)
             self.assertIn("ended without a word", output)
+
+    def test_a_killed_process_is_named_whatever_the_others_have_captured(self):
+        for scenario in ("gone_in_a_replay", "gone_in_a_call"):
+            for others in (1, 2):
+                with self.subTest(scenario, others=others):
+                    for output in self.run_ranks([COMM_ERROR] * others + [9], scenario)[:others]:
+                        self.assertIn(f"rank {others} (host", output)
+                        self.assertIn("ended without a word", output)
+                        self.assertNotIn("does not come back", output)
+
+    def test_a_collective_is_refused_while_an_abort_waits_for_graphs(self):
+        self.run_ranks([0, 0], "call_in_an_abort")
 
     def test_an_error_of_one_process_ends_all_with_its_exit_code(self):
         for output in self.run_ranks([DATA_ERROR] * 2, "fails"):

@@ -11,6 +11,7 @@
 #include <string_view>
 #include <vector>
 
+#include "core/cuda/backend.h"
 #include "core/error.h"
 #include "tests/cuda_sim/grid.h"
 #include "tests/cuda_sim/stream.h"
@@ -116,9 +117,7 @@ RunConfig config_of(const Arguments& arguments, Device device) {
   return config;
 }
 
-std::uint64_t train(const Arguments& arguments, Device device, Communicator& processes, Faulty* faulty) {
-  const sim::Streams::TimingScope timing(timing_of(arguments.timing));
-  TrainingRun run(config_of(arguments, device), language_family(), processes);
+std::uint64_t train(TrainingRun& run, const Arguments& arguments, Faulty* faulty) {
   std::uint64_t digest = 0xcbf29ce484222325U;
   for (int step = 0; step < arguments.steps; ++step) {
     if (faulty != nullptr) faulty->begin_step(step);
@@ -133,19 +132,30 @@ std::uint64_t train(const Arguments& arguments, Device device, Communicator& pro
   return digest;
 }
 
-void run_rank(const Arguments& arguments, Device device, Communicator& processes) {
+/// As train/trainer/run/start_run.cpp.
+std::uint64_t train_together(const Arguments& arguments, Device device, Communicator& processes) {
   const CommBackend backend = arguments.backend == "host" ? CommBackend::kHost : CommBackend::kNccl;
+  const std::unique_ptr<DeviceCollectives> opened =
+      open_device_collectives(processes, backend, device, kDeadlineSeconds);
+  std::optional<Faulty> faulty;
+  if (arguments.fault != "none") faulty.emplace(*opened, processes, arguments.fault);
+  TrainingRun run(config_of(arguments, device), language_family(), processes);
+  const AbortOnFailure guard(*opened, [&] { run.release_graphs(); });
+  const std::uint64_t digest = train(run, arguments, faulty ? &*faulty : nullptr);
+  cuda::synchronize();
+  run.release_graphs();
+  opened->leave();
+  return digest;
+}
+
+void run_rank(const Arguments& arguments, Device device, Communicator& processes) {
+  const sim::Streams::TimingScope timing(timing_of(arguments.timing));
   std::uint64_t digest = 0;
   if (processes.alone()) {
-    digest = train(arguments, device, processes, nullptr);
+    TrainingRun run(config_of(arguments, device));
+    digest = train(run, arguments, nullptr);
   } else {
-    const std::unique_ptr<DeviceCollectives> opened =
-        open_device_collectives(processes, backend, device, kDeadlineSeconds);
-    const AbortOnFailure guard(*opened);
-    std::optional<Faulty> faulty;
-    if (arguments.fault != "none") faulty.emplace(*opened, processes, arguments.fault);
-    digest = train(arguments, device, processes, faulty ? &*faulty : nullptr);
-    opened->leave();
+    digest = train_together(arguments, device, processes);
   }
   std::printf("digest: %016llx\n", static_cast<unsigned long long>(digest));
 }

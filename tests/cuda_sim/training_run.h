@@ -32,6 +32,7 @@ class TrainingRun {
 
   bool captured() const { return train_step_.captured(); }
   void complete_parameters() { train_step_.complete_parameters(); }
+  void release_graphs() noexcept { train_step_.release_graphs(); }
   AdamW& optimizer() { return optimizer_; }
   Task& task() { return *task_; }
   /// The parameters, on the CPU.

@@ -77,10 +77,14 @@ void CollectiveWatchdog::end_collectives() {
   // Seen first, so that whom the abort frees finds the reason.
   failed_ = true;
   watched_.abort();
-  const double aborted = steady_seconds();
-  while (!stopping_ && !acknowledged_) {
-    if (steady_seconds() - aborted > times_.until_end) return watched_.end_process();
-    pause(times_.between);
+  double since = steady_seconds();
+  for (bool told = false; !stopping_; pause(times_.between)) {
+    if (!told && acknowledged_) {
+      told = true;
+      since = steady_seconds();
+    }
+    const double limit = told ? times_.until_stop : times_.until_end;
+    if (steady_seconds() - since > limit) return watched_.end_process();
   }
 }
 

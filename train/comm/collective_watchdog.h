@@ -22,9 +22,11 @@ class CollectiveWatchdog {
     std::function<void()> abort;           ///< ends what is under way on the device, or gives up in time
     std::function<void()> end_process;     ///< where not even that helps
   };
-  /// Seconds between two looks, and from an abort to the end of a process that does not acknowledge it.
+  /// Seconds between two looks, and from an abort to the end of a process that does not acknowledge it, or
+  /// that acknowledges it and does not stop() the watchdog as long again: it waits for the device, which does
+  /// not come back.
   struct Times {
-    double between = 0.02, until_end = 60;
+    double between = 0.02, until_end = 60, until_stop = 30;
   };
 
   /// A collective may take `deadline` seconds on the device, waiting for others included; 0: any time.
@@ -38,7 +40,7 @@ class CollectiveWatchdog {
 
   /// Whether it has ended the collectives.
   bool has_failed() const { return failed_; }
-  /// Why, once has_failed(). Who asks lives, and is not ended.
+  /// Why, once has_failed(). Who asks lives, and is ended only if it does not stop().
   const std::string& acknowledge();
   /// Looks no more.
   void stop();

@@ -3,6 +3,7 @@
 #include <array>
 #include <exception>
 #include <span>
+#include <utility>
 
 #include "core/cuda/queue.h"
 #include "core/dry_run.h"
@@ -100,11 +101,16 @@ void DeviceCollectives::require_same_calls(Communicator& processes) {
                                 "this as a bug in moh"));
 }
 
-AbortOnFailure::AbortOnFailure(DeviceCollectives& collectives)
-    : collectives_(collectives), exceptions_(std::uncaught_exceptions()) {}
+AbortOnFailure::AbortOnFailure(DeviceCollectives& collectives, std::function<void()> release_captures)
+    : collectives_(collectives),
+      release_captures_(std::move(release_captures)),
+      exceptions_(std::uncaught_exceptions()) {}
 
 AbortOnFailure::~AbortOnFailure() {
-  if (std::uncaught_exceptions() > exceptions_) collectives_.abort();
+  if (std::uncaught_exceptions() == exceptions_) return;
+  collectives_.abort();
+  release_captures_();
+  collectives_.wait_for_abort();
 }
 
 }  // namespace moh

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <string_view>
 
@@ -61,9 +62,12 @@ class DeviceCollectives {
   void require_same_calls(Communicator& processes);
   /// Throws the CommError of collectives that have failed.
   virtual void check() = 0;
-  /// Ends what is under way on the device; for a process that has failed. From any thread.
+  /// Ends what is under way on the device; for a process that has failed. Returns at once. From any thread.
   virtual void abort() noexcept = 0;
-  /// All processes leave, when everything has ended. No collective follows.
+  /// Waits for the end of an abort, a few seconds at most. Captured calls are gone by then, or it does not
+  /// end; their memory may be released after it.
+  virtual void wait_for_abort() noexcept {}
+  /// All processes leave, when everything has ended. No collective follows, and captured calls are gone.
   virtual void leave() = 0;
 
   /// From now on `timer` times the calls, which are in no capture; null: nobody does.
@@ -89,16 +93,19 @@ class DeviceCollectives {
 };
 
 /// Ends the collectives of the device when it is left by an exception: then other processes may never come
-/// to them, and whatever releases memory of the device would wait for it.
+/// to them, and whatever releases memory of the device would wait for it. `release_captures`, which does not
+/// throw, destroys the graphs that calls were captured in, without which the abort has no end.
 class AbortOnFailure {
  public:
-  explicit AbortOnFailure(DeviceCollectives& collectives);
+  explicit AbortOnFailure(
+      DeviceCollectives& collectives, std::function<void()> release_captures = [] {});
   ~AbortOnFailure();
   AbortOnFailure(const AbortOnFailure&) = delete;
   AbortOnFailure& operator=(const AbortOnFailure&) = delete;
 
  private:
   DeviceCollectives& collectives_;
+  std::function<void()> release_captures_;
   int exceptions_;
 };
 

@@ -19,7 +19,7 @@ namespace {
 
 using cuda::Queue;
 
-constexpr double kAbortSeconds = 10, kRollCallSeconds = 10, kLeaveSeconds = 30;
+constexpr double kAbortSeconds = 5, kRollCallSeconds = 10, kLeaveSeconds = 30;
 
 /// NCCL's versions do not understand each other. A process that has none fails here, and the others hear of
 /// it.
@@ -82,7 +82,7 @@ void NcclCollectives::join(double deadline) {
     if (problem.empty() && deadline > 0 && waited > deadline)
       problem = "some have not after " + std::to_string(static_cast<int>(waited)) + " s";
     if (!problem.empty()) {
-      group_.abort(kAbortSeconds);
+      group_.abort();
       throw CommError(
           error_message("comm", "NCCL " + cuda::nccl_version(),
                         "all " + std::to_string(processes_.size()) + " processes to join within comm.timeout",
@@ -100,7 +100,7 @@ CollectiveWatchdog::Watched NcclCollectives::watched() {
                 group_.check();
               },
           .trouble = [this] { return processes_.trouble(); },
-          .abort = [this] { group_.abort(kAbortSeconds); },
+          .abort = [this] { group_.abort(); },
           .end_process =
               [this] {
                 std::fprintf(stderr, "rank %d: error: %s; the GPU does not come back\n", processes_.rank(),
@@ -231,10 +231,15 @@ void NcclCollectives::barrier() {
   run([&] { group_.all_reduce(token_.raw(), 1, token_.dtype(), ReduceOp::kMax); });
 }
 
+/// Who calls it needs no watchdog to come back from a collective, but still one to come back from the device.
 void NcclCollectives::abort() noexcept {
   aborted_ = true;
-  watchdog_->stop();
-  group_.abort(kAbortSeconds);
+  group_.abort();
+  watchdog_->acknowledge();
+}
+
+void NcclCollectives::wait_for_abort() noexcept {
+  group_.wait_for_abort(kAbortSeconds);
 }
 
 void NcclCollectives::leave() {

@@ -34,6 +34,7 @@ class NcclCollectives final : public DeviceCollectives {
   void barrier() override;
   void check() override;
   void abort() noexcept override;
+  void wait_for_abort() noexcept override;
   void leave() override;
 
  private:

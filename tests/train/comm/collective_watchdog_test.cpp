@@ -30,7 +30,7 @@ struct Fake {
   }
 };
 
-constexpr CollectiveWatchdog::Times kQuick{.between = 0.001, .until_end = 0.1};
+constexpr CollectiveWatchdog::Times kQuick{.between = 0.001, .until_end = 0.1, .until_stop = 600};
 
 template <class Condition>
 bool soon(const Condition& condition) {
@@ -97,6 +97,17 @@ TEST_CASE("watchdog: a process that does not come back from the device is ended"
   Fake fake;
   fake.is_lost = true;
   const CollectiveWatchdog watchdog(fake.watched(), 600, kQuick);
+  CHECK(soon([&] { return fake.ends == 1; }));
+}
+
+TEST_CASE("watchdog: so is one that knows, and still does not come back") {
+  Fake fake;
+  fake.is_lost = true;
+  CollectiveWatchdog watchdog(fake.watched(), 600, {.between = 0.001, .until_end = 600, .until_stop = 0.1});
+  REQUIRE(soon([&] { return watchdog.has_failed(); }));
+  std::this_thread::sleep_for(std::chrono::milliseconds(200));
+  CHECK(fake.ends == 0);
+  watchdog.acknowledge();
   CHECK(soon([&] { return fake.ends == 1; }));
 }
 

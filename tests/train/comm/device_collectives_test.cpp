@@ -18,7 +18,7 @@ using test::require_success;
 namespace {
 
 /// Collectives that note what they are called for.
-class Noted final : public DeviceCollectives {
+class Noted : public DeviceCollectives {
  public:
   std::string description() const override { return "noted"; }
   bool capturable() const override { return true; }
@@ -124,6 +124,34 @@ TEST_CASE("device collectives: an exception ends what is under way, a normal end
     const AbortOnFailure within_a_handler(collectives);
   }
   CHECK(collectives.aborts == 1);
+}
+
+TEST_CASE("device collectives: captures are released between an abort and its end") {
+  struct Ordered : Noted {
+    std::string order;
+    void abort() noexcept override { order += "abort "; }
+    void wait_for_abort() noexcept override { order += "end"; }
+  } collectives;
+  try {
+    const AbortOnFailure guard(collectives, [&] { collectives.order += "release "; });
+    throw ValueError("anything");
+  } catch (const ValueError&) {
+  }
+  CHECK(collectives.order == "abort release end");
+}
+
+TEST_CASE("device collectives: memory of collectives stays where it is, also where more is needed") {
+  CollectiveMemory memory;
+  Tensor first = memory.of({4, 3}, DType::kFloat32, kCpu);
+  first.fill(5);
+  CHECK(memory.of({2}, DType::kFloat32, kCpu).raw() == first.raw());
+  const float* const kept = first.data<float>();
+  first = {};
+  const Tensor larger = memory.of({13}, DType::kFloat32, kCpu);
+  CHECK(larger.raw() != kept);
+  CHECK(memory.of({4, 3}, DType::kFloat32, kCpu).raw() == larger.raw());
+  CHECK(memory.of({2}, DType::kInt64, kCpu).dtype() == DType::kInt64);
+  CHECK(kept[11] == 5);
 }
 
 TEST_CASE("device collectives: a process takes the GPU of its number on the machine") {

@@ -92,11 +92,14 @@ void enter_folder(const RunConfig& config, const std::string& config_yaml, const
     host.console->copy_to(RunFolder::open_log_of(config.output.dir, processes.rank()));
 }
 
-/// Trains; then the processes leave the collectives of their GPUs.
+/// Trains; then the processes leave the collectives of their GPUs, which wait for graphs that have captured
+/// some.
 TrainOutcome run_to_end(Trainer& trainer, DeviceCollectives* collectives) {
   if (collectives == nullptr) return trainer.run();
-  const AbortOnFailure guard(*collectives);
+  const AbortOnFailure guard(*collectives, [&] { trainer.release_graphs(); });
   TrainOutcome outcome = trainer.run();
+  cuda::synchronize();
+  trainer.release_graphs();
   collectives->leave();
   return outcome;
 }

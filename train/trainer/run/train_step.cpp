@@ -138,7 +138,11 @@ void TrainStep::set_progress(std::int64_t step) {
   const double steps = static_cast<double>(std::max<std::int64_t>(length_.steps, 1));
   if (!task_.set_progress(static_cast<double>(step) / steps)) return;
   for (Pending& pending : under_way_) pending.numbers.get();  // replays have ended before graphs go
-  numbers_ = own_ = {};                                       // memory of the graphs
+  release_graphs();
+}
+
+void TrainStep::release_graphs() noexcept {
+  numbers_ = own_ = {};  // memory of the graphs, if one process has no others to send it to
   if (loads_) loads_.emplace();
   if (graphs_) graphs_->reset();
 }

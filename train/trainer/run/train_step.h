@@ -98,6 +98,9 @@ class TrainStep {
   StepReport finish();
   /// Makes the parameters current, before one process reads them alone. A collective.
   void complete_parameters() { replicas_->complete_parameters(); }
+  /// Forgets what is captured: further steps are captured anew. Their replays have ended, or their device
+  /// does not compute any more.
+  void release_graphs() noexcept;
   /// Whether parameters are updated within the backward pass.
   bool is_fused() const { return fused_.has_value(); }
 

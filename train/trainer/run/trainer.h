@@ -45,6 +45,8 @@ class Trainer {
   /// gradient is not finite and the guard says stop, StorageError when a checkpoint cannot be written or the
   /// folder is no longer there.
   TrainOutcome run();
+  /// Destroys the graphs of captured steps, after run(), or after an error, which no step follows.
+  void release_graphs() noexcept { train_step_.release_graphs(); }
 
  private:
   void resume(const StoredCheckpoint& checkpoint);
