@@ -82,6 +82,9 @@ struct GraphMemory::Impl {};
 GraphMemory::GraphMemory() {
   not_open();
 }
+bool GraphMemory::lend(FunctionRef<void()>) const {
+  not_open();
+}
 struct Graph::Impl {};
 Graph::Graph(const GraphMemory&) {
   not_open();

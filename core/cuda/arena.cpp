@@ -68,14 +68,24 @@ bool Arena::owns(const void* block) const {
 }
 
 void Arena::trim() {
-  std::erase_if(segments_, [this](const Segment& segment) {
-    const auto free = free_.at(address_of(segment.begin));
-    if (free == free_.end() || free->second != segment.bytes - kAlignment) return false;
-    free_.remove(free);
-    reserved_ -= static_cast<std::int64_t>(segment.bytes);
-    cudaFree(segment.begin);
-    return true;
-  });
+  std::erase_if(segments_, [this](const Segment& segment) { return free_if_unused(segment); });
+}
+
+bool Arena::free_if_unused(const Segment& segment) {
+  const auto free = free_.at(address_of(segment.begin));
+  if (free == free_.end() || free->second != segment.bytes - kAlignment) return false;
+  free_.remove(free);
+  reserved_ -= static_cast<std::int64_t>(segment.bytes);
+  cudaFree(segment.begin);
+  return true;
+}
+
+bool Arena::return_to(const Mark& mark) {
+  const auto added = segments_.begin() + static_cast<std::ptrdiff_t>(mark.segments);
+  segments_.erase(std::remove_if(added, segments_.end(),
+                                 [this](const Segment& segment) { return free_if_unused(segment); }),
+                  segments_.end());
+  return std::equal(free_.begin(), free_.end(), mark.free.begin(), mark.free.end());
 }
 
 /// Segments grow with the arena, so that they are few. An unused gap at the end of each keeps free ranges of

@@ -25,17 +25,29 @@ class Arena {
   /// Frees the device memory of all segments without an allocated block.
   void trim();
 
+  /// Its blocks and segments at one time.
+  struct Mark {
+    Stretches free;
+    std::size_t segments;
+  };
+  Mark mark() const { return {free_, segments_.size()}; }
+  /// Frees the segments that were added since the mark, but for those with an allocated block. Whether the
+  /// allocated blocks are those of then. No trim() was in between.
+  bool return_to(const Mark& mark);
+
   std::int64_t reserved_bytes() const { return reserved_; }
   std::int64_t blocks_out() const { return blocks_out_; }
 
  private:
-  bool grow(std::size_t bytes);
-  bool add_segment(std::size_t bytes);
-
   struct Segment {
     std::byte* begin;
     std::size_t bytes;
   };
+
+  bool grow(std::size_t bytes);
+  bool add_segment(std::size_t bytes);
+  bool free_if_unused(const Segment& segment);
+
   std::vector<Segment> segments_;
   Stretches free_;  // by address
   std::int64_t reserved_ = 0, blocks_out_ = 0;

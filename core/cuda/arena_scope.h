@@ -14,6 +14,10 @@ SharedArena make_arena();
 /// last of their blocks.
 void disown(SharedArena& arena);
 
+/// Arena::mark() and Arena::return_to(), while other threads may allocate and release.
+Arena::Mark mark_of(const SharedArena& arena);
+bool return_to(const SharedArena& arena, const Arena::Mark& mark);
+
 /// Gives back what the pool keeps for reuse, if it was used since the last call, so that an evaluation's is
 /// not kept beside an arena. Does not wait for the device.
 void trim_pool();

@@ -84,6 +84,15 @@ struct GraphMemory::Impl {
 
 GraphMemory::GraphMemory() : impl_(std::make_shared<Impl>()) {}
 
+bool GraphMemory::lend(FunctionRef<void()> work) const {
+  const Arena::Mark before = mark_of(impl_->arena);
+  {
+    const ArenaScope memory(impl_->arena);
+    work();
+  }
+  return return_to(impl_->arena, before);
+}
+
 struct Graph::Impl {
   std::shared_ptr<GraphMemory::Impl> memory;
   Capture::Result graph;

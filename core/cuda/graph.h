@@ -13,6 +13,11 @@ class GraphMemory {
  public:
   GraphMemory();
 
+  /// Does other work between two launches, with memory that only the launches need. False if the allocated
+  /// blocks are not those of before: a launch would overwrite one that is new, so that graphs have to be
+  /// captured anew.
+  bool lend(FunctionRef<void()> work) const;
+
  private:
   friend class Graph;
   struct Impl;

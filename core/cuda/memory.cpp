@@ -145,6 +145,18 @@ void disown(SharedArena& arena) {
   drop_unused_arenas();
 }
 
+Arena::Mark mark_of(const SharedArena& arena) {
+  const std::lock_guard lock(memory().mutex);
+  return arena->mark();
+}
+
+bool return_to(const SharedArena& arena, const Arena::Mark& mark) {
+  const std::lock_guard lock(memory().mutex);
+  const bool same = arena->return_to(mark);
+  memory().counts.reserved_bytes = reserved_bytes();
+  return same;
+}
+
 ArenaScope::ArenaScope(const SharedArena& arena) {
   const std::lock_guard lock(memory().mutex);
   MOH_CHECK(memory().current == nullptr, "one arena at a time");

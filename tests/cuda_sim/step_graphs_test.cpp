@@ -1,8 +1,10 @@
 // The stages of a step as CUDA graphs, on text whose number of targets is another in each step.
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <set>
 
+#include "core/cuda/backend.h"
 #include "tests/cuda_sim/stream.h"
 #include "tests/cuda_sim/training_run.h"
 #include "train/families/language/data/token_source.h"
@@ -178,4 +180,40 @@ TEST_CASE("sim: a captured step that is stopped between its micro-batches change
     each->step.finish();
   }
   CHECK(same_bits(run.state(), straight.state()));
+}
+
+TEST_CASE("sim: other work between captured steps has their memory, and what it keeps is not overwritten") {
+  Run run(run_with(2, true)), straight(run_with(2, true));
+  train(run);
+  train(straight);
+  const auto reserved = [] { return cuda::memory_stats().reserved_bytes; };
+  const std::int64_t before = reserved();
+  std::vector<Tensor> kept;
+  const auto work = [&] {
+    const Device gpu = run.config.device;
+    const Tensor large = full({1 << 19}, 7.0, DType::kFloat32, gpu);
+    CHECK(reserved() == before);  // of the steps'
+    const Tensor larger = full({1 << 23}, 7.0, DType::kFloat32, gpu);
+    CHECK(reserved() > before);
+    if (!kept.empty()) kept.push_back(full({1 << 18}, 9.0, DType::kFloat32, gpu));
+  };
+  const auto step_both = [&](std::int64_t step) {
+    for (Run* each : {&run, &straight}) {
+      each->step.begin(step, 0.01);
+      each->step.finish();
+    }
+    CHECK(same_bits(run.state(), straight.state()));
+  };
+  run.step.lend_memory(work);
+  CHECK(reserved() == before);
+  CHECK(run.step.captured());
+  step_both(kSteps);
+
+  kept.push_back({});
+  run.step.lend_memory(work);
+  CHECK_FALSE(run.step.captured());  // a replay might write where the tensor is
+  for (std::int64_t i = 1; i <= 5; ++i) step_both(kSteps + i);
+  CHECK(run.step.captured());
+  const Tensor here = kept.back().to(kCpu);
+  CHECK(std::ranges::all_of(here.span<float>(), [](float element) { return element == 9.0F; }));
 }

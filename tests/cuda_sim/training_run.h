@@ -31,6 +31,7 @@ class TrainingRun {
   }
 
   bool captured() const { return train_step_.captured(); }
+  void lend_memory(FunctionRef<void()> work) { train_step_.lend_memory(work); }
   void complete_parameters() { train_step_.complete_parameters(); }
   void release_graphs() noexcept { train_step_.release_graphs(); }
   AdamW& optimizer() { return optimizer_; }

@@ -27,10 +27,19 @@ void StepGraphs::end_step() {
   if (how_ == How::kRehearsed) ++rehearsed_;
 }
 
+void StepGraphs::lend(FunctionRef<void()> work) {
+  if (!captured_) return work();
+  if (!memory_->lend(work)) forget();
+}
+
 void StepGraphs::reset() {
-  graphs_.clear();
+  forget();
   memory_.reset();
   size_.clear();
+}
+
+void StepGraphs::forget() {
+  graphs_.clear();
   rehearsed_ = 0;
   captured_ = false;
   how_ = How::kEager;

@@ -37,6 +37,9 @@ class StepGraphs {
   void run(StepStage stage, FunctionRef<void()> work);
   /// The step that was begun has run all its stages.
   void end_step();
+  /// Does other work between two steps, none of which is under way, with the memory that captured steps need
+  /// while they run. If some of what it allocates lasts, subsequent steps are captured anew, beside it.
+  void lend(FunctionRef<void()> work);
   /// Forgets what is captured: from the next step on other work is done.
   void reset();
 
@@ -49,6 +52,8 @@ class StepGraphs {
   double instantiation_seconds() const;
 
  private:
+  void forget();
+
   enum class How { kEager, kRehearsed, kReplayed };
   std::optional<cuda::GraphMemory> memory_;
   std::map<StepStage, cuda::Graph> graphs_;

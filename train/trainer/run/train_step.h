@@ -81,6 +81,9 @@ class TrainStep {
   std::size_t under_way() const { return under_way_.size(); }
   /// Whether steps are replayed.
   bool captured() const { return graphs_ && graphs_->captured(); }
+  /// Does other work while no step is under way, on a GPU with memory that captured steps need only while
+  /// they run (StepGraphs::lend()).
+  void lend_memory(FunctionRef<void()> work) { graphs_ ? graphs_->lend(work) : work(); }
   /// Nodes of the captured graphs; 0 before the capture.
   std::size_t graph_nodes() const { return graphs_ ? graphs_->num_nodes() : 0; }
   /// Seconds that the driver took to make them ready for launches.
