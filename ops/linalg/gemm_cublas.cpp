@@ -2,15 +2,19 @@
 #include <array>
 #include <limits>
 #include <map>
+#include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <tuple>
 #include <utility>
+#include <vector>
 
 #include "core/cuda/backend.h"
 #include "core/cuda/tag.h"
 #include "core/device_clock.h"
 #include "core/error.h"
+#include "core/function_ref.h"
 #include "core/math_mode.h"
 #include "ops/activation/gelu_kernels.h"
 #include "ops/cuda/scratch.h"
@@ -73,17 +77,24 @@ void run_extra(const CudaGemm& g, const CudaGemmData& data) {
   g.extra == GemmExtra::kRowSums ? call(g.operand_dtype, sum_rows) : call(g.result_dtype, run);
 }
 
-/// A matrix multiplication with its algorithm; only the addresses of the matrices are missing.
-struct Plan {
-  CublasProduct product;
+/// One of the ways to compute a matrix multiplication; only the addresses of the matrices are missing.
+struct Candidate {
+  std::shared_ptr<const CublasProduct> product;
   CublasAlgorithm algorithm;
 };
 
-/// One of the ways to compute a matrix multiplication.
-struct Candidate {
-  CublasProduct* product;
-  CublasAlgorithm algorithm;
+/// A matrix multiplication with the ways to compute it that are left, of which the first is taken. Once it
+/// has run, it is the only one.
+struct Plan {
+  std::vector<Candidate> ways;
+  std::size_t refused = 0;
 };
+
+/// Whether the library does not compute this in such a way: nothing was enqueued.
+bool is_refusal(cublasStatus_t status) {
+  return status == CUBLAS_STATUS_NOT_SUPPORTED || status == CUBLAS_STATUS_INVALID_VALUE ||
+         status == CUBLAS_STATUS_ARCH_MISMATCH;
+}
 
 /// The plans of all matrix multiplications of the process, and how they are chosen.
 class Gemms {
@@ -100,7 +111,7 @@ class Gemms {
     const auto key = std::tuple(gemm, alignments, tf32);
     auto plan = plans_.find(key);
     if (plan == plans_.end()) plan = plans_.emplace(key, make_plan(gemm, alignments, tf32, data)).first;
-    check_cublas(run(gemm, {&plan->second.product, plan->second.algorithm}, data), "cublasLtMatmul");
+    run(gemm, plan->second, data, [&] { return name_of(gemm, alignments, tf32); });
   }
 
   std::vector<GemmSearch> searches() {
@@ -123,6 +134,23 @@ class Gemms {
            cuda::product_name();
   }
 
+  /// What cuBLASLt proposes it may still refuse to run.
+  void run(const CudaGemm& gemm, Plan& plan, const CudaGemmData& data,
+           FunctionRef<std::string()> name) const {
+    cublasStatus_t status = run(gemm, plan.ways.front(), data);
+    for (; plan.ways.size() > 1 && is_refusal(status); status = run(gemm, plan.ways.front(), data)) {
+      plan.ways.erase(plan.ways.begin());
+      ++plan.refused;
+      if (!options_.on_refused) continue;
+      options_.on_refused("cublasLt: matrix multiplication " + name() + ": proposal " +
+                          std::to_string(plan.refused) + " is refused (" +
+                          CublasLibrary::get().cublasLtGetStatusString(status) + "); the next of " +
+                          std::to_string(plan.ways.size()) + " is taken");
+    }
+    check_cublas(status, "cublasLtMatmul");
+    plan.ways.resize(1);
+  }
+
   cublasStatus_t run(const CudaGemm& gemm, const Candidate& way, const CudaGemmData& data) const {
     const cublasStatus_t status = way.product->run(context_, way.algorithm, data);
     if (status == CUBLAS_STATUS_SUCCESS && !way.product->is_whole()) run_extra(gemm, data);
@@ -134,41 +162,39 @@ class Gemms {
     const std::string name = name_of(gemm, alignments, tf32);
     if (const GemmAlgorithm* const known = known_.find(name))
       return known_plan(gemm, tf32, name, *known, data);
-    std::vector<CublasProduct> products;  // with a fused epilogue first
-    if (CublasProduct::may_fuse(gemm, tf32)) products.emplace_back(gemm, /*fused=*/true, tf32);
-    if (gemm.extra != GemmExtra::kNone) products.emplace_back(gemm, /*fused=*/false, tf32);
     std::vector<Candidate> ways;
-    for (CublasProduct& product : products) {
-      for (const auto& algorithm : product.proposals(context_, alignments, data))
-        ways.push_back({&product, algorithm});
+    const auto propose = [&](bool fused) {
+      const auto product = std::make_shared<const CublasProduct>(gemm, fused, tf32);
+      for (const auto& algorithm : product->proposals(context_, alignments, data))
+        ways.push_back({product, algorithm});
+    };
+    if (CublasProduct::may_fuse(gemm, tf32)) propose(/*fused=*/true);
+    if (gemm.extra != GemmExtra::kNone) propose(/*fused=*/false);
+    if (ways.empty())
+      throw DeviceError(error_message("cublasLt", "matrix multiplication " + name, "an algorithm", "none"));
+    if (options_.search) {
+      if (const auto fastest = search(gemm, name, ways, data)) return {{*fastest}};
     }
-    const Candidate way = options_.search ? search(gemm, name, std::move(ways), data) : first_of(ways, name);
-    return {std::move(*way.product), way.algorithm};
+    return {std::move(ways)};
   }
 
   Plan known_plan(const CudaGemm& gemm, bool tf32, const std::string& name, const GemmAlgorithm& known,
                   const CudaGemmData& data) const {
-    CublasProduct product(gemm, known.fused, tf32);
-    const auto algorithm = product.algorithm_of(context_, known, data);
+    const auto product = std::make_shared<const CublasProduct>(gemm, known.fused, tf32);
+    const auto algorithm = product->algorithm_of(context_, known, data);
     if (!algorithm || (known.fused && !CublasProduct::may_fuse(gemm, tf32))) {
       throw DataError(error_message(options_.algorithms_name, name,
                                     "an algorithm that cuBLASLt supports for it", "one that it rejects",
                                     "delete the file to have the algorithms searched again"));
     }
-    return {std::move(product), *algorithm};
-  }
-
-  static Candidate first_of(const std::vector<Candidate>& ways, const std::string& name) {
-    if (!ways.empty()) return ways.front();
-    throw DeviceError(error_message("cublasLt", "matrix multiplication " + name, "an algorithm", "none"));
+    return {{{product, *algorithm}}};
   }
 
   /// Times the candidates whose settings can be written to a file, as only those can be chosen again by
-  /// another run. If there are none, every run takes the first candidate.
-  Candidate search(const CudaGemm& gemm, const std::string& name, std::vector<Candidate> ways,
-                   const CudaGemmData& data) {
+  /// another run. If there are none that run, nothing: every run takes the first candidate.
+  std::optional<Candidate> search(const CudaGemm& gemm, const std::string& name, std::vector<Candidate> ways,
+                                  const CudaGemmData& data) {
     constexpr int kRounds = 4;
-    const Candidate first = first_of(ways, name);
     std::erase_if(ways, [&](Candidate& way) {
       const auto again = way.product->algorithm_of(context_, settings_of(way.algorithm.algorithm), data);
       if (again) way.algorithm = *again;
@@ -191,7 +217,7 @@ class Gemms {
       shortest[i] = std::min(shortest[i], seconds);
       return seconds;
     });
-    if (!fastest) return first;
+    if (!fastest) return std::nullopt;
     searches_.push_back({name, ways.size(), shortest.front(), shortest[*fastest]});
     const Candidate way = ways[*fastest];
     GemmAlgorithm found = settings_of(way.algorithm.algorithm);

@@ -19,6 +19,9 @@ struct GemmOptions {
   std::string algorithms_name = "algorithms";
   /// Called whenever the search has found an algorithm, with all of them, those of `algorithms` included.
   std::function<void(const std::string& algorithms)> on_found;
+  /// Called with a sentence for each proposal that cuBLASLt refuses to run, so that the next one is taken:
+  /// once for a matrix multiplication, and in each run alike.
+  std::function<void(const std::string& refusal)> on_refused;
 };
 
 /// Applies to matrix multiplications from now on. A GPU must be open. Throws DeviceError when cuBLASLt cannot

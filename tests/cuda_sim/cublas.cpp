@@ -127,6 +127,8 @@ const char* cublasLtGetStatusString(cublasStatus_t status) {
       return "CUBLAS_STATUS_SUCCESS";
     case CUBLAS_STATUS_INVALID_VALUE:
       return "CUBLAS_STATUS_INVALID_VALUE";
+    case CUBLAS_STATUS_ARCH_MISMATCH:
+      return "CUBLAS_STATUS_ARCH_MISMATCH";
     case CUBLAS_STATUS_NOT_SUPPORTED:
       return "CUBLAS_STATUS_NOT_SUPPORTED";
   }
@@ -276,7 +278,8 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t desc, const
   std::memcpy(&at.beta, beta, sizeof at.beta);
   if (one != 1 || c != d || !product.is_consistent() || !product.has_good_epilogue())
     return CUBLAS_STATUS_INVALID_VALUE;
-  if (!is_supported(chosen, product)) return CUBLAS_STATUS_NOT_SUPPORTED;
+  if (!is_supported(chosen, product) || Cublas::instance().refused.contains(chosen.id()))
+    return CUBLAS_STATUS_NOT_SUPPORTED;
   const std::size_t needed = workspace_needed(chosen, product);
   if (needed > workspace_bytes) return CUBLAS_STATUS_INVALID_VALUE;
   const std::pair<const void*, const cublasLtMatrixLayoutOpaque_t*> matrices[] = {

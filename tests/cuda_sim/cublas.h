@@ -3,6 +3,7 @@
 #include <compare>
 #include <cstdint>
 #include <map>
+#include <set>
 
 namespace moh::sim {
 
@@ -17,6 +18,7 @@ struct Cublas {
 
   bool has_epilogues = true;
   bool proposes_aligned_first = false;                               ///< 12 before the others
+  std::set<int> refused = {};                                        ///< proposed, but not run, by id
   std::map<int, double> milliseconds = {{11, 3}, {12, 1}, {13, 2}};  ///< what a product takes, by id
 
   struct Call {

@@ -102,6 +102,31 @@ TEST_CASE("sim: without a search, the first proposal that sums in a fixed order"
   CHECK(Cublas::instance().calls.size() == 1);
 }
 
+TEST_CASE("sim: of proposals that are refused the next one is taken, which is said once", "[sim]") {
+  const auto result_with = [](int refused, std::vector<std::string>& said) {
+    GemmOptions options;
+    options.on_refused = [&said](const std::string& refusal) { said.push_back(refusal); };
+    const Gemms gemms(options);
+    if (refused != 0) Cublas::instance().refused = {refused};
+    product();
+    Tensor result = product();
+    CHECK(Gemms::runs(11) == (refused == 11 ? 0 : 2));
+    CHECK(Gemms::runs(11) + Gemms::runs(12) + Gemms::runs(13) == 2);
+    return result;
+  };
+  std::vector<std::string> nothing, said;
+  const Tensor expected = result_with(0, nothing);
+  CHECK(nothing.empty());
+  check_close(result_with(11, said), expected, 1e-4, "another algorithm");
+  REQUIRE(said.size() == 1);
+  CHECK_THAT(said[0],
+             Catch::Contains("matrix multiplication NT 24x16x40") &&
+                 Catch::Contains("proposal 1 is refused (CUBLAS_STATUS_NOT_SUPPORTED); the next of "));
+  const Gemms gemms;
+  Cublas::instance().refused = {11, 12, 13};
+  CHECK_THROWS_WITH(product(), Catch::Contains("cublasLtMatmul"));
+}
+
 TEST_CASE("sim: the search takes the fastest algorithm, once for each product", "[sim]") {
   std::string found;
   const Gemms gemms(searching(found));

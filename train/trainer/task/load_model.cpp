@@ -35,6 +35,7 @@ void open_configured_device(const RunConfig& config, NewProducts new_products) {
   open_device(config.device);
   if (config.device == kCpu) return;
   GemmOptions options;
+  options.on_refused = [](const std::string& refusal) { log_warning(refusal); };
   if (const std::filesystem::path file = config.gemm_algorithms; !file.empty()) {
     constexpr std::uint64_t kMostBytes = 16 << 20;
     options.algorithms_name = file.string();
