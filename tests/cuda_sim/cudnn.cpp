@@ -104,7 +104,7 @@ cudnnStatus_t propose(const Problem& problem, int most, int* count, Proposal* re
 
 cudnnStatus_t workspace_of(const Problem& problem, int algorithm, std::size_t* bytes) {
   if (!problem.is_consistent()) return CUDNN_STATUS_BAD_PARAM_SHAPE_MISMATCH;
-  if (algorithm != kReproducible) return CUDNN_STATUS_NOT_SUPPORTED;
+  if (algorithm != kReproducible || !Cudnn::instance().knows_reproducible) return CUDNN_STATUS_NOT_SUPPORTED;
   *bytes = Cudnn::instance().workspace_bytes;
   return CUDNN_STATUS_SUCCESS;
 }

@@ -13,6 +13,7 @@ struct Cudnn {
   static Cudnn& instance();
 
   bool has_reproducible = true;        ///< proposes an algorithm that gives the same bits in each run
+  bool knows_reproducible = true;      ///< computes by it, whoever asks for it
   std::size_t workspace_bytes = 1000;  ///< what that one needs; proposals say half of it
   /// Math type of proposals (cudnnMathType_t); none: that of the descriptor.
   std::optional<int> proposed_math = {};

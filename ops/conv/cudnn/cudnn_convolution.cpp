@@ -184,6 +184,10 @@ class Plan {
   /// proposal is an algorithm with a math type, which may be another than that of the descriptor, so that it
   /// is set there; only where float32 must not be rounded to TF32 the descriptor stays as it is. The
   /// workspace is that of the algorithm with the descriptor, not what the proposal says.
+  ///
+  /// Proposals come from a heuristic, which may leave out what the library can do. Where none is usable, the
+  /// direct algorithms, which cuDNN's documentation calls deterministic, are asked for by their names, and
+  /// the one with the smallest workspace is taken, however large that is.
   template <class Proposal, class Query, class QueryWorkspace, class... Descriptors>
   void find(std::initializer_list<decltype(Proposal::algo)> direct, Query* query,
             QueryWorkspace* query_workspace, cudnnHandle_t handle, Descriptors... descriptors) {
@@ -201,8 +205,19 @@ class Plan {
       algorithm_ = static_cast<int>(proposal.algo);
       return;
     }
-    throw DeviceError(error_message("conv2d", "cuDNN", "an algorithm that gives the same bits in each run",
-                                    "none of " + std::to_string(count) + " proposals"));
+    if (math_ != CUDNN_FMA_MATH) MOH_CUDNN_CALL(cudnnSetConvolutionMathType, convolution_.get(), math_);
+    std::optional<std::size_t> smallest;
+    for (const auto algorithm : direct) {
+      std::size_t bytes = 0;
+      if (query_workspace(handle, descriptors..., algorithm, &bytes) != CUDNN_STATUS_SUCCESS) continue;
+      if (smallest && bytes >= *smallest) continue;
+      workspace_bytes_ = *(smallest = bytes);
+      algorithm_ = static_cast<int>(algorithm);
+    }
+    if (smallest) return;
+    throw DeviceError(error_message(
+        "conv2d", "cuDNN", "an algorithm that gives the same bits in each run",
+        "none of " + std::to_string(count) + " proposals, and that it does not support the direct ones"));
   }
 
   Direction direction_;
