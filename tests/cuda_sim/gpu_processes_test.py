@@ -69,6 +69,19 @@ class OnGpus(Processes):
                 self.assertLess(step["ts"], event["ts"])
                 self.assertLessEqual(event["ts"] + event["dur"], after["ts"] + 1)
 
+    def test_the_processes_agree_once_a_step_whether_to_stop(self):
+        counts = []
+        for accumulate in (2, 12):
+            config = self.config({**TINY, "train.accumulate": accumulate, "profile.steps": [3, 3], "train.steps": 4,
+                                  "eval.every": 0})
+            self.run_in(2, "train", config, "--overwrite")
+            events = json.loads((self.folder / "run" / "trace.json").read_text())["traceEvents"]
+            on_device = next(e["tid"] for e in events if e["ph"] == "M" and e["args"]["name"] == "device communication")
+            counts.append(sum(e["ph"] == "X" and e["tid"] != on_device and e["name"] in ("all-reduce", "all-gather")
+                              for e in events))
+        self.assertGreater(counts[0], 0)
+        self.assertEqual(counts[0], counts[1])  # however many micro-batches a step has
+
     def test_pictures_do_not_depend_on_the_number_of_gpus(self):
         self.write("diffusion.yaml", DIFFUSION.replace("accumulate: 4", "accumulate: 2"))
         self.run_in(2, "train", "diffusion.yaml", "device=cuda", "train.steps=2", "eval.every=0")

@@ -90,7 +90,9 @@ bool Trainer::begin_step() {
   const bool has_begun = times_.measure(step, [&] {
     if (progress_writes_parameters(task_.model())) saver_.finish();  // which reads them
     if (guard_.has_limits()) optimizer_.set_limits(guard_.limits());
-    return train_step_.begin_unless([this] { return stop_requested(); }, begun_, rates_.at(begun_));
+    // On a GPU, which the host does not wait for within a step, run() has asked the processes just now.
+    const auto stop = [this] { return config_.device == kCpu && stop_requested(); };
+    return train_step_.begin_unless(stop, begun_, rates_.at(begun_));
   });
   if (!has_begun) return false;
   if (train_step_.captured() != captured) {

@@ -36,9 +36,9 @@ struct TrainOutcome {
 class Trainer {
  public:
   /// `resume_from` is a checkpoint whose parameters the task's model already has; null for a new run. The
-  /// parts outlive this object. run.stop is checked before each micro-batch of a step and each batch of an
-  /// evaluation. An interrupted step changes nothing. An interrupted evaluation is noted in the checkpoint
-  /// (TrainState::evaluation_due), and the resumed run starts with it.
+  /// parts outlive this object. run.stop is checked before each step, on the CPU before each micro-batch of
+  /// it, and before each batch of an evaluation. An interrupted step changes nothing. An interrupted
+  /// evaluation is noted in the checkpoint (TrainState::evaluation_due), and the resumed run starts with it.
   Trainer(const RunParts& run, const StoredCheckpoint* resume_from);
 
   /// Runs to the last step, to a stop signal or to the time limit. Throws NumericError when the loss or the
