@@ -34,12 +34,19 @@ cudaError_t done(cudaError_t status) {
 }
 
 thread_local int current_device = 0;
+std::atomic<std::int64_t> graph_launches = 0;
 std::atomic<int> device_in_use = 0;  // that of the streams: a process has one
 
 /// How many GPUs MOH_SIM_GPUS says that there are.
 int count_devices() {
   const char* const wanted = std::getenv("MOH_SIM_GPUS");
   return wanted == nullptr ? 1 : std::atoi(wanted);
+}
+
+/// The device has no memory left to allocate after so many launches of graphs as MOH_SIM_MEMORY_ENDS says.
+bool is_out_of_memory() {
+  static const char* const wanted = std::getenv("MOH_SIM_MEMORY_ENDS");
+  return wanted != nullptr && graph_launches >= std::atoll(wanted);
 }
 
 /// Objects that a thread makes while another GPU is current are of no use beside the rest.
@@ -312,7 +319,8 @@ cudaError_t cudaMemPoolTrimTo(cudaMemPool_t, std::size_t) {
 }
 cudaError_t cudaMallocAsync(void** block, std::size_t bytes, cudaStream_t stream) {
   refuse_in_capture("cudaMallocAsync", stream);
-  *block = DeviceMemory::instance().allocate(bytes, DeviceMemory::Source::kPool);
+  *block =
+      is_out_of_memory() ? nullptr : DeviceMemory::instance().allocate(bytes, DeviceMemory::Source::kPool);
   if (*block == nullptr) return done(cudaErrorMemoryAllocation);
   Streams::instance().submit(stream, [=, block = *block] { DeviceMemory::open_block(block, bytes); });
   return cudaSuccess;
@@ -320,7 +328,8 @@ cudaError_t cudaMallocAsync(void** block, std::size_t bytes, cudaStream_t stream
 cudaError_t cudaMalloc(void** block, std::size_t bytes) {
   require_current_device("cudaMalloc");
   MOH_SIM_REQUIRE(unsafe_in_capture());
-  *block = DeviceMemory::instance().allocate(bytes, DeviceMemory::Source::kDevice);
+  *block =
+      is_out_of_memory() ? nullptr : DeviceMemory::instance().allocate(bytes, DeviceMemory::Source::kDevice);
   if (*block == nullptr) return done(cudaErrorMemoryAllocation);
   DeviceMemory::open_block(*block, bytes);
   return cudaSuccess;
@@ -425,6 +434,7 @@ cudaError_t cudaGraphExecDestroy(cudaGraphExec_t ready) {
 }
 cudaError_t cudaGraphLaunch(cudaGraphExec_t ready, cudaStream_t stream) {
   MOH_SIM_REQUIRE(forbidden_in_capture(stream));
+  ++graph_launches;
   Streams::instance().submit(stream, [ready] { ready->graph.run(); });
   return cudaSuccess;
 }
