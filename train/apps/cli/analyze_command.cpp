@@ -213,7 +213,7 @@ void add_analyze(const Commands& commands) {
   add_description(command, args.config);
   command
       .add_option("--source", args.sources,
-                  "Texts or images under a name, which are analysed separately; repeatable")
+                  "Texts, images or sentence pairs under a name, which are analysed separately; repeatable")
       ->type_name("NAME=PATH")
       ->default_str("")
       ->allow_extra_args(false);
@@ -234,7 +234,8 @@ void add_analyze(const Commands& commands) {
       .add_option("--dump", args.dump,
                   "Write gates and selections of all layers to this file, for Python (docs/analyze.md)")
       ->type_name("FILE.safetensors");
-  command.add_option("--dump-sequences", args.dump_sequences, "Sequences, or images, of --dump");
+  command.add_option("--dump-sequences", args.dump_sequences,
+                     "Sequences, images or sentence pairs of --dump");
   command
       .add_option("--dump-layers", args.dump_layers,
                   "Layers of which --dump has x, queries, keys, values and head outputs, too, as 0,5")

@@ -22,14 +22,14 @@ namespace {
 using Ids = std::vector<TokenId>;
 using Catch::Contains;
 
-constexpr SentenceMarks kMarks{.end = 2, .decoder_start = 1};
-constexpr std::int64_t kHeads = 4;
+constexpr SentenceMarks kPairMarks{.end = 2, .decoder_start = 1};
+constexpr std::int64_t kHeadsOfLayer = 4;
 
-struct Sentences {
+struct PairIds {
   Ids source, target;
 };
 
-std::shared_ptr<const TokenPairs> pairs_of(const std::vector<Sentences>& sentences) {
+std::shared_ptr<const TokenPairs> pairs_of(const std::vector<PairIds>& sentences) {
   PairMemory memory(256);
   for (const auto& [source, target] : sentences) memory.append(source, target);
   return std::make_shared<const TokenPairs>(memory.finish());
@@ -39,7 +39,7 @@ HeadReport report_of(const TranslationModel& model, const std::vector<NamedPairs
                      const AnalyzeOptions& options = {}) {
   const auto bytes = std::make_shared<const ByteTokenizer>();
   const AnalysisInputs inputs =
-      analysis_of_pairs(model, {bytes, bytes}, kMarks, sources, /*batch_tokens=*/24, options);
+      analysis_of_pairs(model, {bytes, bytes}, kPairMarks, sources, /*batch_tokens=*/24, options);
   return *analyze_heads(model, inputs, [](const AnalyzeProgress&) { return true; });
 }
 
@@ -86,9 +86,9 @@ class ModelOfParity {
 };
 
 /// The share of even ids among the tokens of some pairs, with those around the sentences.
-double even_share(const std::vector<Sentences>& pairs, Ids Sentences::*side, TokenId mark) {
+double even_share(const std::vector<PairIds>& pairs, Ids PairIds::*side, TokenId mark) {
   double even = 0, all = 0;
-  for (const Sentences& pair : pairs) {
+  for (const PairIds& pair : pairs) {
     Ids ids = pair.*side;
     ids.push_back(mark);
     even += static_cast<double>(std::ranges::count_if(ids, [](TokenId id) { return id % 2 == 0; }));
@@ -101,8 +101,8 @@ void check_loads(const HeadUse& use, const std::vector<double>& expected) {
   for (std::size_t h = 0; h < expected.size(); ++h) CHECK(use.load[h] == Approx(expected[h]).margin(1e-12));
 }
 
-const std::vector<Sentences> kFirst = {{{4, 6, 7, 8}, {5}}, {{4}, {9, 11, 12}}, {{7, 7, 6}, {5, 13}}};
-const std::vector<Sentences> kSecond = {{{9, 11}, {14, 14, 16, 5}}};
+const std::vector<PairIds> kFirst = {{{4, 6, 7, 8}, {5}}, {{4}, {9, 11, 12}}, {{7, 7, 6}, {5, 13}}};
+const std::vector<PairIds> kSecond = {{{9, 11}, {14, 14, 16, 5}}};
 
 }  // namespace
 
@@ -113,11 +113,11 @@ TEST_CASE("translation analysis: loads of each kind of attention, by source and 
   CHECK(report.unit == "sentence pairs");
   CHECK(report.tokens == 4);
   REQUIRE(report.layers.size() == 6);
-  std::vector<Sentences> all = kFirst;
+  std::vector<PairIds> all = kFirst;
   all.insert(all.end(), kSecond.begin(), kSecond.end());
-  const auto check = [](const std::vector<Sentences>& pairs, const auto& use_of) {
-    const double source = even_share(pairs, &Sentences::source, kMarks.end),
-                 target = even_share(pairs, &Sentences::target, kMarks.decoder_start);
+  const auto check = [](const std::vector<PairIds>& pairs, const auto& use_of) {
+    const double source = even_share(pairs, &PairIds::source, kPairMarks.end),
+                 target = even_share(pairs, &PairIds::target, kPairMarks.decoder_start);
     check_loads(use_of(0), {1, 0, source, 1 - source});
     check_loads(use_of(2), {1, target, 0, 1 - target});
     check_loads(use_of(3), {1, 1, 0, 0});
@@ -160,8 +160,8 @@ TEST_CASE("translation analysis: a text has the tokens of its sentence and of it
   const ModelOfParity model;
   const HeadReport report = report_of(*model, {{"first", pairs_of(kFirst)}}, {.text = "  ab "});
   const auto greedy =
-      translate_sentences(*model, kMarks, 256, std::vector<Ids>{{'a', 'b'}}, {.beam = {.beams = 1}});
-  Ids expected = {'a', 'b', kMarks.end, kMarks.decoder_start}, found;
+      translate_sentences(*model, kPairMarks, 256, std::vector<Ids>{{'a', 'b'}}, {.beam = {.beams = 1}});
+  Ids expected = {'a', 'b', kPairMarks.end, kPairMarks.decoder_start}, found;
   const Ids& translation = greedy.front().front().tokens;
   expected.insert(expected.end(), translation.begin(), translation.end());
   for (const TextTokenReport& token : report.text) {
@@ -190,16 +190,17 @@ class OneByOne : public AttentionObserver {
     std::int64_t count = 0;
   };
   struct Layer {
-    Mean attention[kHeads][kHeads], outputs[kHeads][kHeads];
+    Mean attention[kHeadsOfLayer][kHeadsOfLayer], outputs[kHeadsOfLayer][kHeadsOfLayer];
   };
 
   void observe(const AttentionTrace& trace) override {
     layers.resize(std::max(layers.size(), static_cast<std::size_t>(trace.layer) + 1));
     Layer& layer = layers[static_cast<std::size_t>(trace.layer)];
-    const std::int64_t tokens = trace.heads.dim(1), keys = trace.k.dim(1), group = kHeads / trace.k.dim(2);
+    const std::int64_t tokens = trace.heads.dim(1), keys = trace.k.dim(1),
+                       group = kHeadsOfLayer / trace.k.dim(2);
     for (std::int64_t t = 0; t < tokens; ++t) {
       const std::int64_t seen = trace.causal ? t + 1 : keys;
-      for (std::int64_t i = 0; i < kHeads; ++i) {
+      for (std::int64_t i = 0; i < kHeadsOfLayer; ++i) {
         for (std::int64_t j = 0; j < i; ++j) {
           if (!selects(trace, t, i) || !selects(trace, t, j)) continue;
           add(layer.outputs[i][j], cosine(row(trace.heads, t, i), row(trace.heads, t, j)));
@@ -223,7 +224,7 @@ class OneByOne : public AttentionObserver {
   }
   static bool selects(const AttentionTrace& trace, std::int64_t t, std::int64_t head) {
     return trace.choice == nullptr ||
-           trace.choice->routing.selected.data<std::uint8_t>()[t * kHeads + head] != 0;
+           trace.choice->routing.selected.data<std::uint8_t>()[t * kHeadsOfLayer + head] != 0;
   }
   static std::span<const float> row(const Tensor& x, std::int64_t t, std::int64_t head) {
     return x.select(0).select(t).select(head).span<float>();
@@ -250,8 +251,8 @@ class OneByOne : public AttentionObserver {
   }
 };
 
-void check_means(const HeadPairs& found, const OneByOne::Mean (&expected)[kHeads][kHeads]) {
-  for (std::int64_t i = 0; i < kHeads; ++i) {
+void check_means(const HeadPairs& found, const OneByOne::Mean (&expected)[kHeadsOfLayer][kHeadsOfLayer]) {
+  for (std::int64_t i = 0; i < kHeadsOfLayer; ++i) {
     for (std::int64_t j = 0; j < i; ++j) {
       const auto [sum, count] = expected[i][j];
       if (count == 0)
@@ -266,7 +267,7 @@ void check_means(const HeadPairs& found, const OneByOne::Mean (&expected)[kHeads
 
 TEST_CASE("translation analysis: heads are compared sentence by sentence, whatever keys they attend to") {
   const TranslationText text = some_translations({{3, 5}, {1, 4}, {6, 2}, {9, 1}, {2, 8}});
-  std::vector<Sentences> sentences;
+  std::vector<PairIds> sentences;
   for (std::size_t i = 0; i < text.sources.size(); ++i)
     sentences.push_back({text.sources[i], text.targets[i]});
   for (const std::size_t kind : {0U, 1U, 8U}) {  // dense, learned, and other counts in each layer
@@ -278,7 +279,7 @@ TEST_CASE("translation analysis: heads are compared sentence by sentence, whatev
     const auto pairs = pairs_of(sentences);
     OneByOne expected;
     for (std::int64_t i = 0; i < pairs->size(); ++i)
-      model.forward(make_pair_batch(*pairs, std::span(&i, 1), kMarks).pairs, {.observer = &expected});
+      model.forward(make_pair_batch(*pairs, std::span(&i, 1), kPairMarks).pairs, {.observer = &expected});
     const HeadReport report = report_of(model, {{"all", pairs}});
     CHECK(report.similarity_tokens == 5 + 4 + 2 + 1 + 8 + 5);
     REQUIRE(report.layers.size() == 6);
@@ -292,11 +293,11 @@ TEST_CASE("translation analysis: heads are compared sentence by sentence, whatev
 
 TEST_CASE(
     "translation analysis: pairs are spread evenly, in token batches with the places of their sentences") {
-  std::vector<Sentences> sentences;
+  std::vector<PairIds> sentences;
   for (TokenId i = 0; i < 40; ++i)
     sentences.push_back({Ids(static_cast<std::size_t>(1 + i % 5), 100 + i), Ids(3, 100 + i)});
   const auto pairs = pairs_of(sentences);
-  const AnalyzedPairs some(pairs, kMarks, 12, {.max_tokens = 40, .similarity_tokens = 20}, 7);
+  const AnalyzedPairs some(pairs, kPairMarks, 12, {.max_tokens = 40, .similarity_tokens = 20}, 7);
   CHECK(some.num_available() == 40);
   CHECK(some.num_pairs() == 10);  // of 4 target tokens each
   CHECK(some.num_similarity_tokens() == 20);
@@ -309,8 +310,8 @@ TEST_CASE(
     REQUIRE(pass.tokens.size() == 2);
     for (std::size_t pair = 0; pair < packed.size(); ++pair) {
       firsts.push_back(packed[pair].source[0]);
-      CHECK(packed[pair].source.back() == kMarks.end);
-      CHECK(packed[pair].target.front() == kMarks.decoder_start);
+      CHECK(packed[pair].source.back() == kPairMarks.end);
+      CHECK(packed[pair].target.front() == kPairMarks.decoder_start);
       const std::span<const std::int32_t> sides[] = {packed[pair].source, packed[pair].target};
       for (std::size_t side = 0; side < 2; ++side) {
         const auto& [ids, offsets] = pass.tokens[side];
@@ -326,9 +327,9 @@ TEST_CASE(
   }
   CHECK(firsts == Ids{100, 104, 108, 112, 116, 120, 124, 128, 132, 136});
   CHECK(compared == std::vector<bool>{false, true, false, true, false, true, false, true, false, true});
-  const AnalyzedPairs all(pairs, kMarks, 12, {.max_tokens = 0, .similarity_tokens = 1000});
+  const AnalyzedPairs all(pairs, kPairMarks, 12, {.max_tokens = 0, .similarity_tokens = 1000});
   CHECK(all.num_pairs() == 40);
   CHECK(all.num_similarity_tokens() == 160);
-  CHECK_THROWS_AS(AnalyzedPairs(pairs, kMarks, 12, {.max_tokens = -1}), ValueError);
-  CHECK_THROWS_AS(AnalyzedPairs(pairs, kMarks, 12, {.similarity_tokens = 0}), ValueError);
+  CHECK_THROWS_AS(AnalyzedPairs(pairs, kPairMarks, 12, {.max_tokens = -1}), ValueError);
+  CHECK_THROWS_AS(AnalyzedPairs(pairs, kPairMarks, 12, {.similarity_tokens = 0}), ValueError);
 }

@@ -68,6 +68,24 @@ TEST_CASE("analyze: similarity of attention rows by hand") {
   CHECK(similarity.attention().mean(1, 2) == Approx(0.5));
 }
 
+TEST_CASE("analyze: similarity of attention to the tokens of another sequence by hand") {
+  // One token, two heads of width 1, keys 0, 0 and 1. Scores 0, 0 and q: ln 2 -> (1/4, 1/4, 1/2), -ln 2 ->
+  // (2/5, 2/5, 1/5).
+  const float ln2 = std::log(2.0F);
+  SequenceTrace trace{.q = tensor_of<float>({1, 2, 1}, {ln2, -ln2}),
+                      .k = tensor_of<float>({3, 1, 1}, {0, 0, 1}),
+                      .heads = tensor_of<float>({1, 2, 1}, {1, 1}),
+                      .output = tensor_of<float>({1, 2}, {1, 1}),
+                      .causal = false,
+                      .selected = {1, 1}};
+  HeadSimilarity similarity(2);
+  similarity.add(trace);
+  CHECK(similarity.attention().mean(0, 1) == Approx(0.7));
+  trace.k = tensor_of<float>({1, 1, 1}, {1});  // one key, which has all of the probability
+  similarity.add(trace);
+  CHECK(similarity.attention().mean(0, 1) == Approx(0.7));
+}
+
 TEST_CASE("analyze: attention is compared under the mask of documents and within the window") {
   constexpr std::int64_t kTokens = 9, kHeads = 3, kFirst = 4;
   const SequenceTrace whole = random_trace(kTokens, kHeads, 1, 4);
