@@ -1,11 +1,16 @@
 #include "tests/cuda_sim/grid.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <initializer_list>
+#include <map>
 #include <optional>
+#include <string>
 #include <string_view>
 #include <utility>
+
+#include "tests/cuda_sim/shared_memory_log.h"
 
 #if defined(__SANITIZE_ADDRESS__)
 #include <sanitizer/asan_interface.h>
@@ -135,7 +140,16 @@ void check_limits(Dim3 grid, Dim3 threads, std::size_t shared_bytes) {
                       std::to_string(kMostSharedBytes)}));
 }
 
+std::map<std::string, std::size_t>& shared_bytes_by_kernel() {
+  static std::map<std::string, std::size_t> most;
+  return most;
+}
+
 }  // namespace
+
+std::size_t most_shared_bytes(const std::string& kernel) {
+  return shared_bytes_by_kernel()[kernel];
+}
 
 FreedomScope::FreedomScope(const Freedom& freedom) : previous_(std::exchange(current_freedom, freedom)) {}
 FreedomScope::~FreedomScope() {
@@ -240,6 +254,8 @@ void run_grid(const char* kernel_name, Dim3 grid, Dim3 threads, std::size_t shar
   } restore;
   run = &own;
   check_limits(grid, threads, shared_bytes);
+  std::size_t& most = shared_bytes_by_kernel()[kernel_name];
+  most = std::max(most, shared_bytes);
   const std::size_t resident = current_freedom.order == ThreadOrder::kInTurn ? 1 : kSeveralBlocks;
   std::vector<std::unique_ptr<Block>> blocks;
   std::size_t started = 0;

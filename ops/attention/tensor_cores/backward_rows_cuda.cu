@@ -148,6 +148,8 @@ class RowsWarp {
 template <int kHeadDim, bool kDrops>
 using RowsOfTiles = RowsWarp<kHeadDim, 1, kHeadDim <= (kDrops ? 48 : 96) ? 64 : 32, kDrops>;
 template <int kHeadDim>
+using RowsOfNarrowTiles = RowsWarp<kHeadDim, 1, 32>;
+template <int kHeadDim>
 using RowsOfLists = RowsWarp<kHeadDim, 1, kHeadDim <= 96 ? 32 : 16>;
 
 }  // namespace
@@ -168,7 +170,8 @@ void TensorCoreAttention::backward_rows(const AttentionBackward<bfloat16>& args,
                                  .lists_kernel = "attention_backward_rows_short"};
     if (args.shape.dropout.drops())
       return launch_tiles<RowsOfTiles<width.value, true>>(kNames, {args, deltas}, num_rows);
-    launch_pass<RowsOfTiles<width.value, false>, RowsOfLists<width.value>>(kNames, {args, deltas}, num_rows);
+    launch_pass<RowsOfTiles<width.value, false>, RowsOfNarrowTiles<width.value>, RowsOfLists<width.value>>(
+        kNames, {args, deltas}, num_rows);
   });
 }
 

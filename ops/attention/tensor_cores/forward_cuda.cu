@@ -12,6 +12,8 @@ namespace {
 template <int kHeadDim, bool kDrops>
 using ForwardOfTiles = ForwardWarp<kHeadDim, 2, (kHeadDim <= 96 ? 64 : 32) / (kDrops ? 2 : 1), kDrops>;
 template <int kHeadDim>
+using ForwardOfNarrowTiles = ForwardWarp<kHeadDim, 2, 32>;
+template <int kHeadDim>
 using ForwardOfLists = ForwardWarp<kHeadDim, 1, kHeadDim <= 64 ? 64 : 32>;
 
 }  // namespace
@@ -29,7 +31,8 @@ void TensorCoreAttention::forward(const AttentionForward<bfloat16>& args, std::i
                                  .lists_kernel = "attention_forward_short"};
     if (args.shape.dropout.drops())
       return launch_tiles<ForwardOfTiles<width.value, true>>(kNames, args, num_rows);
-    launch_pass<ForwardOfTiles<width.value, false>, ForwardOfLists<width.value>>(kNames, args, num_rows);
+    launch_pass<ForwardOfTiles<width.value, false>, ForwardOfNarrowTiles<width.value>,
+                ForwardOfLists<width.value>>(kNames, args, num_rows);
   });
 }
 
