@@ -27,7 +27,7 @@ struct CublasLibrary {
   X(cublasLtMatmulPreferenceSetAttribute) \
   X(cublasLtMatrixLayoutCreate)           \
   X(cublasLtMatrixLayoutDestroy)
-#define MOH_DECLARE(name) decltype(&::name) name;
+#define MOH_DECLARE(name) decltype(&::name) name;  // NOLINT: a name takes no parentheses
   MOH_CUBLAS_FUNCTIONS(MOH_DECLARE)
 #undef MOH_DECLARE
 };

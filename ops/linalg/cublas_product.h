@@ -44,7 +44,7 @@ struct CublasAlgorithm {
 struct GemmAlignments {
   explicit GemmAlignments(const CudaGemmData& data);
   std::uint32_t a, b, c, vector, aux;
-  auto operator<=>(const GemmAlignments&) const = default;
+  auto operator<=>(const GemmAlignments&) const = default;  // NOLINT: compared with 0 by the compiler
 };
 
 /// Descriptors of a matrix multiplication for cuBLASLt. cuBLASLt is column-major, so that a row-major matrix

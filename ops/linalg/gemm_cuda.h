@@ -33,7 +33,7 @@ struct CudaGemm {
   bool accumulate;
   GemmExtra extra = GemmExtra::kNone;
 
-  auto operator<=>(const CudaGemm&) const = default;
+  auto operator<=>(const CudaGemm&) const = default;  // NOLINT: compared with 0 by the compiler
 };
 
 /// Device addresses of the matrices, and of the vector and the aux matrix of its GemmExtra.

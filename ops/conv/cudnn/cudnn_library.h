@@ -34,7 +34,7 @@ struct CudnnLibrary {
   X(cudnnSetStream)                                 \
   X(cudnnSetTensor4dDescriptor)
 // NOLINTNEXTLINE(bugprone-macro-parentheses): a name that is declared
-#define MOH_DECLARE(name) decltype(&::name) name;
+#define MOH_DECLARE(name) decltype(&::name) name;  // NOLINT: a name takes no parentheses
   MOH_CUDNN_FUNCTIONS(MOH_DECLARE)
 #undef MOH_DECLARE
 };

@@ -91,7 +91,7 @@ class HostReplicas final : public SeveralProcesses {
   void run_first_pass(FunctionRef<void()> pass) override { pass(); }
   void after_passes() override { parameters_.finish(); }  // of what no pass has read
   Tensor rows_of_all(const Tensor& own) override {
-    const Tensor rows = empty({processes_.size(), own.numel()}, own.dtype());
+    Tensor rows = empty({processes_.size(), own.numel()}, own.dtype());
     processes_.all_gather(own, rows);
     return rows;
   }
@@ -125,7 +125,7 @@ class DeviceReplicas final : public SeveralProcesses {
     current_ = false;
   }
   Tensor rows_of_all(const Tensor& own) override {
-    const Tensor rows = rows_.of({processes_.size(), own.numel()}, own.dtype(), own.device());
+    Tensor rows = rows_.of({processes_.size(), own.numel()}, own.dtype(), own.device());
     processes_.on_device().all_gather_in_line(own, rows);
     return rows;
   }

@@ -101,20 +101,21 @@ void check_loads(const HeadUse& use, const std::vector<double>& expected) {
   for (std::size_t h = 0; h < expected.size(); ++h) CHECK(use.load[h] == Approx(expected[h]).margin(1e-12));
 }
 
-const std::vector<PairIds> kFirst = {{{4, 6, 7, 8}, {5}}, {{4}, {9, 11, 12}}, {{7, 7, 6}, {5, 13}}};
-const std::vector<PairIds> kSecond = {{{9, 11}, {14, 14, 16, 5}}};
+const std::vector<PairIds> first_pairs = {{{4, 6, 7, 8}, {5}}, {{4}, {9, 11, 12}}, {{7, 7, 6}, {5, 13}}};
+const std::vector<PairIds> second_pairs = {{{9, 11}, {14, 14, 16, 5}}};
 
 }  // namespace
 
 TEST_CASE("translation analysis: loads of each kind of attention, by source and by token") {
   const ModelOfParity model;
-  const HeadReport report = report_of(*model, {{"first", pairs_of(kFirst)}, {"second", pairs_of(kSecond)}},
-                                      {.tokens = {"\x04", "\x05", "\x03"}});
+  const HeadReport report =
+      report_of(*model, {{"first", pairs_of(first_pairs)}, {"second", pairs_of(second_pairs)}},
+                {.tokens = {"\x04", "\x05", "\x03"}});
   CHECK(report.unit == "sentence pairs");
   CHECK(report.tokens == 4);
   REQUIRE(report.layers.size() == 6);
-  std::vector<PairIds> all = kFirst;
-  all.insert(all.end(), kSecond.begin(), kSecond.end());
+  std::vector<PairIds> all = first_pairs;
+  all.insert(all.end(), second_pairs.begin(), second_pairs.end());
   const auto check = [](const std::vector<PairIds>& pairs, const auto& use_of) {
     const double source = even_share(pairs, &PairIds::source, kPairMarks.end),
                  target = even_share(pairs, &PairIds::target, kPairMarks.decoder_start);
@@ -123,8 +124,8 @@ TEST_CASE("translation analysis: loads of each kind of attention, by source and 
     check_loads(use_of(3), {1, 1, 0, 0});
   };
   check(all, [&](std::size_t layer) { return *report.layers[layer].use; });
-  check(kFirst, [&](std::size_t layer) { return report.layers[layer].by_source[0]; });
-  check(kSecond, [&](std::size_t layer) { return report.layers[layer].by_source[1]; });
+  check(first_pairs, [&](std::size_t layer) { return report.layers[layer].by_source[0]; });
+  check(second_pairs, [&](std::size_t layer) { return report.layers[layer].by_source[1]; });
   CHECK(report.layers[0].by_source[0].tokens == 4 + 1 + 3 + 3);
   CHECK(report.layers[3].by_source[0].tokens == 1 + 3 + 2 + 3);
 
@@ -141,8 +142,9 @@ TEST_CASE("translation analysis: loads of each kind of attention, by source and 
 
 TEST_CASE("translation analysis: layers have names, in the tables and in the file") {
   const ModelOfParity model;
-  const HeadReport report = report_of(*model, {{"first", pairs_of(kFirst)}, {"second", pairs_of(kSecond)}},
-                                      {.top_tokens = 4, .text = "  ab "});
+  const HeadReport report =
+      report_of(*model, {{"first", pairs_of(first_pairs)}, {"second", pairs_of(second_pairs)}},
+                {.top_tokens = 4, .text = "  ab "});
   std::ostringstream tables;
   write_tables(tables, report);
   for (const char* text :
@@ -158,7 +160,7 @@ TEST_CASE("translation analysis: layers have names, in the tables and in the fil
 
 TEST_CASE("translation analysis: a text has the tokens of its sentence and of its greedy translation") {
   const ModelOfParity model;
-  const HeadReport report = report_of(*model, {{"first", pairs_of(kFirst)}}, {.text = "  ab "});
+  const HeadReport report = report_of(*model, {{"first", pairs_of(first_pairs)}}, {.text = "  ab "});
   const auto greedy =
       translate_sentences(*model, kPairMarks, 256, std::vector<Ids>{{'a', 'b'}}, {.beam = {.beams = 1}});
   Ids expected = {'a', 'b', kPairMarks.end, kPairMarks.decoder_start}, found;
@@ -175,8 +177,8 @@ TEST_CASE("translation analysis: a text has the tokens of its sentence and of it
   }
   CHECK(found == expected);
   CHECK(report.text[0].text == "a");
-  CHECK(report_of(*model, {{"first", pairs_of(kFirst)}}, {.text = " \t"}).text.empty());
-  CHECK_THROWS_WITH(report_of(*model, {{"first", pairs_of(kFirst)}}, {.text = "a long sentence"}),
+  CHECK(report_of(*model, {{"first", pairs_of(first_pairs)}}, {.text = " \t"}).text.empty());
+  CHECK_THROWS_WITH(report_of(*model, {{"first", pairs_of(first_pairs)}}, {.text = "a long sentence"}),
                     Contains("source sentence: expected at most 12 tokens with its end, found 16"));
 }
 

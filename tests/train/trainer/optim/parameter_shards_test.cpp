@@ -85,7 +85,8 @@ TEST_CASE("parameter shards: a tensor that fills its bucket is gathered where it
     for (const std::size_t i : {0, 1}) {
       for (std::int64_t element = 0; element < items[i].elements; ++element) {
         const std::int64_t part = i == 0 ? 32 : 16;
-        if (whole[i].data<float>()[element] != static_cast<float>(element / part))
+        const std::int64_t owner = element / part;
+        if (whole[i].data<float>()[element] != static_cast<float>(owner))
           throw ValueError("element " + std::to_string(element) + " of item " + std::to_string(i));
       }
     }
