@@ -27,7 +27,7 @@ MUTATIONS = [
     Mutation("rotary embedding turns the other way", "ops/rope/rope_cpu.cpp",
              "to[i] = first * c[i] - second * sine;", "to[i] = first * c[i] + second * sine;", "ops_tests", "rope"),
     Mutation("cross entropy's gradient at the target lacks the -1", "ops/loss/cross_entropy_cpu.cpp",
-             " - static_cast<A>(factor);", ";", "ops_tests", "cross_entropy"),
+             "static_cast<A>(factor * (weights.every + weights.target))", "static_cast<A>(factor * weights.every)", "ops_tests", "cross_entropy"),
     Mutation("an ignored target is counted", "ops/loss/cross_entropy_cpu.cpp",
              "if (targets[i] == kIgnoredTarget) continue;", "", "ops_tests", "cross_entropy"),
     Mutation("the embedding's gradient sums one place too few", "ops/embedding/embedding_cpu.cpp",

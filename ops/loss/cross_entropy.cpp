@@ -68,9 +68,9 @@ Variable cross_entropy(const Variable& logits, const Tensor& targets, const Cros
                  exp_sums = row.exp_sums](const Tensor& dloss) -> Grads {
                   Tensor dx = keep ? empty_like(x) : x;
                   run_kernel("cross_entropy", x, [&]<class Backend, class T>() {
-                    CrossEntropyKernels<Backend, T>::backward(dloss.data<Acc<T>>(), normalizer, x.data<T>(),
-                                                              ids.data<std::int64_t>(), maxima.data<Acc<T>>(),
-                                                              exp_sums.data<Acc<T>>(), dx.data<T>(), rows);
+                    CrossEntropyKernels<Backend, T>::backward(
+                        dloss.data<Acc<T>>(), normalizer, x.data<T>(), ids.data<std::int64_t>(),
+                        LabelWeights(), maxima.data<Acc<T>>(), exp_sums.data<Acc<T>>(), dx.data<T>(), rows);
                   });
                   return {dx};
                 });

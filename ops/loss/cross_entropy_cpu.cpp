@@ -35,8 +35,9 @@ void CrossEntropyKernels<Backend, T>::reduce(const Acc<T>* losses, std::int64_t 
 
 template <class Backend, class T>
 void CrossEntropyKernels<Backend, T>::backward(const Acc<T>* dloss, Divisor normalizer, const T* logits,
-                                               const std::int64_t* targets, const Acc<T>* maxima,
-                                               const Acc<T>* exp_sums, T* dlogits, Rows rows) {
+                                               const std::int64_t* targets, LabelWeights weights,
+                                               const Acc<T>* maxima, const Acc<T>* exp_sums, T* dlogits,
+                                               Rows rows) {
   using A = Acc<T>;
   const double factor = static_cast<double>(*dloss) / (normalizer.value / normalizer.over);
   parallel_for(rows.count, row_grain(rows.count, rows.width), [=](std::int64_t begin, std::int64_t end) {
@@ -48,10 +49,11 @@ void CrossEntropyKernels<Backend, T>::backward(const Acc<T>* dloss, Divisor norm
         continue;
       }
       const A top = maxima[i], share = static_cast<A>(factor / static_cast<double>(exp_sums[i]));
-      const A of_target =
-          share * exp_of_negative(splat(A(row[targets[i]]) - top))[0] - static_cast<A>(factor);
+      const A every = static_cast<A>(factor * weights.every);
+      const A of_target = share * exp_of_negative(splat(A(row[targets[i]]) - top))[0] -
+                          static_cast<A>(factor * (weights.every + weights.target));
       for_vectors_in<A>(0, rows.width,
-                        [=](auto at) { at.store(to, share * exp_of_negative(at.load(row) - top)); });
+                        [=](auto at) { at.store(to, share * exp_of_negative(at.load(row) - top) - every); });
       to[targets[i]] = of_target;
     }
   });

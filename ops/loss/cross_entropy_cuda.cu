@@ -43,6 +43,7 @@ struct LossGradient {
   Divisor normalizer;
   RowAccess<const T> logits;
   const std::int64_t* targets;
+  LabelWeights weights;
   const float *maxima, *exp_sums;
   RowAccess<T> dlogits;  ///< may be the logits: each element is read before it is written, by one thread
 };
@@ -54,13 +55,16 @@ void cross_entropy_gradient_kernel(LossGradient<T> g) {
   constexpr int kPack = Pack<T>::kCount;
   const std::int64_t i = device::block_x(), target = g.targets[i];
   const bool ignored = target == kIgnoredTarget;
-  const auto factor = static_cast<float>(static_cast<double>(*g.dloss) / number_of(g.normalizer));
-  const float top = g.maxima[i], share = ignored ? 0.0F : factor / g.exp_sums[i];
+  const double factor = static_cast<double>(*g.dloss) / number_of(g.normalizer);
+  const auto every = static_cast<float>(factor * g.weights.every);
+  const auto of_target = static_cast<float>(factor * (g.weights.every + g.weights.target));
+  const float top = g.maxima[i], share = ignored ? 0.0F : static_cast<float>(factor) / g.exp_sums[i];
   each_piece<T>(g.logits.width, [&](std::int64_t first) {
     float values[kPack];
     g.logits.at(i).load(first, values);
     for (int j = 0; j < kPack; ++j) {
-      values[j] = ignored ? 0.0F : share * expf(values[j] - top) - (first + j == target ? factor : 0.0F);
+      const float label = first + j == target ? of_target : every;
+      values[j] = ignored ? 0.0F : share * expf(values[j] - top) - label;
     }
     g.dlogits.at(i).store(first, values);
   });
@@ -88,9 +92,10 @@ void CrossEntropyKernels<Backend, T>::reduce(const Acc<T>* losses, std::int64_t 
 
 template <class Backend, class T>
 void CrossEntropyKernels<Backend, T>::backward(const Acc<T>* dloss, Divisor normalizer, const T* logits,
-                                               const std::int64_t* targets, const Acc<T>* maxima,
-                                               const Acc<T>* exp_sums, T* dlogits, Rows rows) {
-  const LossGradient<T> gradient{dloss,  normalizer, rows_at(logits, rows.width), targets,
+                                               const std::int64_t* targets, LabelWeights weights,
+                                               const Acc<T>* maxima, const Acc<T>* exp_sums, T* dlogits,
+                                               Rows rows) {
+  const LossGradient<T> gradient{dloss,  normalizer, rows_at(logits, rows.width), targets, weights,
                                  maxima, exp_sums,   rows_at(dlogits, rows.width)};
   cuda::launch("cross_entropy_gradient", cross_entropy_gradient_kernel<T>,
                {.blocks_x = rows.count, .threads = row_threads<T>(rows.width)}, gradient);

@@ -48,9 +48,9 @@ SmoothedLoss smoothed_cross_entropy(const Variable& logits, const Tensor& target
       kOp, loss, {logits}, [=, kept = options.normalizer, x = logits.value()](const Tensor& dloss) -> Grads {
         Tensor dx = keep ? empty_like(x) : x;
         run_kernel(kOp, x, [&]<class Backend, class T>() {
-          SmoothedCrossEntropyKernels<Backend, T>::backward(
-              dloss.data<Acc<T>>(), normalizer, x.data<T>(), ids.data<std::int64_t>(), weights,
-              maxima.data<Acc<T>>(), exp_sums.data<Acc<T>>(), dx.data<T>(), rows);
+          CrossEntropyKernels<Backend, T>::backward(dloss.data<Acc<T>>(), normalizer, x.data<T>(),
+                                                    ids.data<std::int64_t>(), weights, maxima.data<Acc<T>>(),
+                                                    exp_sums.data<Acc<T>>(), dx.data<T>(), rows);
         });
         return {dx};
       });

@@ -51,32 +51,6 @@ void SmoothedCrossEntropyKernels<Backend, T>::forward(const T* logits, const std
   });
 }
 
-template <class Backend, class T>
-void SmoothedCrossEntropyKernels<Backend, T>::backward(const Acc<T>* dloss, Divisor normalizer,
-                                                       const T* logits, const std::int64_t* targets,
-                                                       LabelWeights weights, const Acc<T>* maxima,
-                                                       const Acc<T>* exp_sums, T* dlogits, Rows rows) {
-  using A = Acc<T>;
-  const double factor = static_cast<double>(*dloss) / (normalizer.value / normalizer.over);
-  parallel_for(rows.count, row_grain(rows.count, rows.width), [=](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t i = begin; i < end; ++i) {
-      const T* row = logits + i * rows.width;
-      T* to = dlogits + i * rows.width;
-      if (targets[i] == kIgnoredTarget) {
-        for (std::int64_t j = 0; j < rows.width; ++j) to[j] = A(0);
-        continue;
-      }
-      const A top = maxima[i], share = static_cast<A>(factor / static_cast<double>(exp_sums[i]));
-      const A every = static_cast<A>(factor * weights.every);
-      const A of_target = share * exp_of_negative(splat(A(row[targets[i]]) - top))[0] -
-                          static_cast<A>(factor * (weights.every + weights.target));
-      for_vectors_in<A>(0, rows.width,
-                        [=](auto at) { at.store(to, share * exp_of_negative(at.load(row) - top) - every); });
-      to[targets[i]] = of_target;
-    }
-  });
-}
-
 template struct SmoothedCrossEntropyKernels<cpu::MOH_ISA, float>;
 template struct SmoothedCrossEntropyKernels<cpu::MOH_ISA, bfloat16>;
 template struct SmoothedCrossEntropyKernels<cpu::MOH_ISA, double>;

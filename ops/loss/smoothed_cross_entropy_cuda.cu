@@ -2,7 +2,6 @@
 
 #include "ops/cuda/rows.h"
 #include "ops/loss/cross_entropy.h"
-#include "ops/loss/divisor_cuda.h"
 #include "ops/loss/smoothed_cross_entropy_kernels.h"
 
 namespace moh {
@@ -44,39 +43,6 @@ void smoothed_cross_entropy_kernel(RowAccess<const T> logits, const std::int64_t
   out.exp_sums[i] = exp_sum.sum;
 }
 
-template <class T>
-struct SmoothedLossGradient {
-  const float* dloss;
-  Divisor normalizer;
-  RowAccess<const T> logits;
-  const std::int64_t* targets;
-  LabelWeights weights;
-  const float *maxima, *exp_sums;
-  RowAccess<T> dlogits;  ///< may be the logits: each element is read before it is written, by one thread
-};
-
-/// One block per row.
-template <class T>
-MOH_KERNEL(kMostRowThreads)
-void smoothed_cross_entropy_gradient_kernel(SmoothedLossGradient<T> g) {
-  constexpr int kPack = Pack<T>::kCount;
-  const std::int64_t i = device::block_x(), target = g.targets[i];
-  const bool ignored = target == kIgnoredTarget;
-  const double factor = static_cast<double>(*g.dloss) / number_of(g.normalizer);
-  const auto every = static_cast<float>(factor * g.weights.every);
-  const auto of_target = static_cast<float>(factor * (g.weights.every + g.weights.target));
-  const float top = g.maxima[i], share = ignored ? 0.0F : static_cast<float>(factor) / g.exp_sums[i];
-  each_piece<T>(g.logits.width, [&](std::int64_t first) {
-    float values[kPack];
-    g.logits.at(i).load(first, values);
-    for (int j = 0; j < kPack; ++j) {
-      const float label = first + j == target ? of_target : every;
-      values[j] = ignored ? 0.0F : share * expf(values[j] - top) - label;
-    }
-    g.dlogits.at(i).store(first, values);
-  });
-}
-
 }  // namespace
 
 template <class Backend, class T>
@@ -89,17 +55,6 @@ void SmoothedCrossEntropyKernels<Backend, T>::forward(const T* logits, const std
                 .shared_bytes = 2 * sizeof(ReduceSpace<double>)},
                rows_at(logits, rows.width), targets, weights,
                SmoothedRowLosses{losses, nll, maxima, exp_sums});
-}
-
-template <class Backend, class T>
-void SmoothedCrossEntropyKernels<Backend, T>::backward(const Acc<T>* dloss, Divisor normalizer,
-                                                       const T* logits, const std::int64_t* targets,
-                                                       LabelWeights weights, const Acc<T>* maxima,
-                                                       const Acc<T>* exp_sums, T* dlogits, Rows rows) {
-  const SmoothedLossGradient<T> gradient{dloss,  normalizer, rows_at(logits, rows.width), targets, weights,
-                                         maxima, exp_sums,   rows_at(dlogits, rows.width)};
-  cuda::launch("smoothed_cross_entropy_gradient", smoothed_cross_entropy_gradient_kernel<T>,
-               {.blocks_x = rows.count, .threads = row_threads<T>(rows.width)}, gradient);
 }
 
 template struct SmoothedCrossEntropyKernels<Cuda, float>;

@@ -3,28 +3,19 @@
 #include <cstdint>
 
 #include "core/dtype.h"
-#include "ops/loss/divisor.h"
+#include "ops/loss/cross_entropy_kernels.h"
 #include "ops/op.h"
 
 namespace moh {
 
-/// Weights of a row's -log p in its loss: sums to 1 over the row.
-struct LabelWeights {
-  double every = 0;   ///< of each label: eps / (V - 1)
-  double target = 1;  ///< of the target, in addition: 1 - eps - eps / (V - 1)
-};
-
-/// Kernels of smoothed_cross_entropy over N rows of V logits. targets [N] are in [0, V) or kIgnoredTarget.
+/// Kernels of smoothed_cross_entropy over N rows of V logits, whose reduction and gradient are those of
+/// CrossEntropyKernels. targets [N] are in [0, V) or kIgnoredTarget.
 template <class Backend, class T>
 struct SmoothedCrossEntropyKernels {
   /// losses [N]; nll [N], without smoothing; maxima [N] and exp_sums [N], the sums of e^(logit - maximum).
   /// All are overwritten, for ignored rows with 0.
   static void forward(const T* logits, const std::int64_t* targets, LabelWeights weights, Acc<T>* losses,
                       Acc<T>* nll, Acc<T>* maxima, Acc<T>* exp_sums, Rows rows);
-  /// dlogits = *dloss / normalizer times (softmax(logits) - weights); dlogits may be logits.
-  static void backward(const Acc<T>* dloss, Divisor normalizer, const T* logits, const std::int64_t* targets,
-                       LabelWeights weights, const Acc<T>* maxima, const Acc<T>* exp_sums, T* dlogits,
-                       Rows rows);
 };
 
 }  // namespace moh
