@@ -48,7 +48,10 @@ class Branch(support.MohTest):
 
     def test_what_does_not_fit_is_refused(self):
         output = self.branch("stable@15", "output.dir=none", code=support.INPUT_ERROR)
-        self.assert_says(output, "step_00000015", "no such file or folder")
+        self.assert_says(output, "stable@15: expected a checkpoint of step 15, found steps 10, 20, 30, 40")
+        output = self.branch("stable", "output.dir=none", code=support.CONFIG_ERROR)
+        self.assert_says(output, "train.steps: expected more than the 40 steps of --resume-from, found 40")
+        self.assertFalse((self.folder / "none").exists())
         self.assert_says(self.branch("stable@20", code=support.CONFIG_ERROR), "output.dir", "a folder without a run")
         self.assert_says(self.branch("stable@20", "output.dir=other", "model.hidden=48", code=support.INPUT_ERROR), "checkpoint step_00000020")
 

@@ -43,7 +43,7 @@ std::optional<StoredCheckpoint> find_own(CheckpointStore& store, const RunConfig
   return newest;
 }
 
-/// The same checkpoint in all processes.
+/// The checkpoint to go on from, one for all processes.
 std::optional<ResumePoint> find_checkpoint(CheckpointStore* store, const RunConfig& config,
                                            const StartOptions& options, Communicator& processes) {
   std::optional<StoredCheckpoint> own;

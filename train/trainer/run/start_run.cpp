@@ -7,6 +7,7 @@
 
 #include "core/cpu_isa.h"
 #include "core/cuda/backend.h"
+#include "core/error.h"
 #include "ops/attention/backend.h"
 #include "train/base/log/logging.h"
 #include "train/comm/device_collectives.h"
@@ -78,6 +79,15 @@ void describe_task(const Task& task, const RunConfig& config) {
   for (const std::string& line : describe_groups(task.model(), config.optim.adamw.groups)) log_info(line);
 }
 
+/// A branch that trains nothing would leave a run without a checkpoint.
+void require_steps_left(const RunConfig& config, const Task& task, const ResumePoint& from) {
+  const std::int64_t steps = length_of(config, task.steps_per_epoch()).steps, begun = from.checkpoint.step();
+  if (from.on_change != OnChange::kNote || steps > begun) return;
+  throw ConfigError(
+      error_message("train.steps", "", "more than the " + std::to_string(begun) + " steps of --resume-from",
+                    std::to_string(steps), "a branch goes on counting: add the steps that it shall make"));
+}
+
 /// Makes the folder the run's own; every process has its log there.
 void enter_folder(const RunConfig& config, const std::string& config_yaml, const StartOptions& options,
                   const RunHost& host) {
@@ -141,6 +151,7 @@ TrainOutcome start_run(RunConfig config, const StartOptions& options, const RunH
   require_same(facts_of(config, *task), processes);
   share_parameters(task->model(), config, processes);
   describe_task(*task, config);
+  if (found) require_steps_left(config, *task, *found);
   if (resume_from)
     review_data_changes(train_state_of(*resume_from).data, task->data_contents(), found->on_change);
 

@@ -117,6 +117,20 @@ std::vector<CheckpointInfo> list_checkpoints(const fs::path& checkpoints_folder)
   return all;
 }
 
+namespace {
+
+/// "10, 20, 30", of many the last ones; "none".
+std::string listed_steps(std::span<const CheckpointInfo> checkpoints) {
+  constexpr std::size_t kMost = 12;
+  const bool all = checkpoints.size() <= kMost;
+  std::string steps = all ? "" : "...";
+  for (const CheckpointInfo& each : all ? checkpoints : checkpoints.last(kMost))
+    steps += (steps.empty() ? "" : ", ") + std::to_string(each.step);
+  return steps.empty() ? "none" : steps;
+}
+
+}  // namespace
+
 fs::path path_of_step(const fs::path& path) {
   const std::string text = path.string();
   const std::size_t at = text.rfind('@');
@@ -125,7 +139,13 @@ fs::path path_of_step(const fs::path& path) {
   const char* end = text.data() + text.size();
   const auto number = std::from_chars(text.data() + at + 1, end, step);
   if (number.ec != std::errc() || number.ptr != end || step < 0) return path;
-  return fs::path(text.substr(0, at)) / "checkpoints" / checkpoint_folder_name(step);
+  const fs::path folder = fs::path(text.substr(0, at)) / "checkpoints";
+  const std::vector<CheckpointInfo> found = list_checkpoints(folder);
+  if (std::ranges::find(found, step, &CheckpointInfo::step) == found.end())
+    throw CheckpointError(error_message(text, "", "a checkpoint of step " + std::to_string(step),
+                                        "steps " + listed_steps(found),
+                                        "checkpoint.keep keeps further ones"));
+  return folder / checkpoint_folder_name(step);
 }
 
 fs::path resolve_checkpoint(const fs::path& given) {

@@ -59,7 +59,8 @@ std::optional<std::int64_t> step_of_folder_name(std::string_view name);
 std::vector<CheckpointInfo> list_checkpoints(const std::filesystem::path& checkpoints_folder);
 
 /// The path of a checkpoint that a user names by its run and its step: RUN/checkpoints/step_00001200 for
-/// "RUN@1200". Another path, and one that exists, stays as it is.
+/// "RUN@1200". Another path, and one that exists, stays as it is. Throws CheckpointError if the run has no
+/// checkpoint of the step.
 std::filesystem::path path_of_step(const std::filesystem::path& path);
 
 /// The step folder that a user means by `path`: a step folder itself, "RUN@STEP", or the newest checkpoint of
