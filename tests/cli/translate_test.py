@@ -114,6 +114,7 @@ class Translate(support.MohTest):
         self.assert_says(self.moh("translate", "--checkpoint", "run", "--held-out", code=support.INPUT_ERROR), "held nothing out", "data=PATH")
         self.assert_says(self.moh("translate", "--checkpoint", "run", "--references", "r.txt", code=support.CONFIG_ERROR), "--held-out")
         self.assert_says(self.translate("--held-out", code=support.CONFIG_ERROR), "--input")
+        self.assert_says(self.translate("data=held_out.tsv", code=support.CONFIG_ERROR), "data=held_out.tsv")
 
     def test_empty_lines_stay(self):
         expected = self.lines()

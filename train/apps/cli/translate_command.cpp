@@ -121,7 +121,8 @@ int translate(const TranslateArgs& args, const Families& families) {
   std::vector<std::string> lines;
   if (!args.held_out) lines = lines_of(args.input);
   StoredModel stored(args.checkpoint, families);
-  const std::vector<std::string> settings = evaluation_settings(args.settings(), stored.family());
+  const std::vector<std::string> settings =
+      args.held_out ? evaluation_settings(args.settings(), stored.family()) : args.settings();
   const LoadedModel loaded = load_model(std::move(stored), settings, ConfigUse::kModel, one_process());
   const TrainedTranslation model = as_translation(loaded, "translate");
   if (args.held_out) lines = held_out_lines(args, loaded.config);
