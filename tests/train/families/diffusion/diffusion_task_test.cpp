@@ -6,14 +6,12 @@
 
 #include "core/error.h"
 #include "core/parallel.h"
+#include "tests/support/family_training.h"
 #include "tests/support/same_bits.h"
 #include "train/comm/communicator.h"
 #include "train/families/diffusion/diffusion_evaluation.h"
 #include "train/families/diffusion/diffusion_family.h"
 #include "train/trainer/config/load_run_config.h"
-#include "train/trainer/optim/adamw.h"
-#include "train/trainer/run/train_step.h"
-#include "train/trainer/task/load_model.h"
 
 using namespace moh;
 using namespace moh::test;
@@ -39,27 +37,12 @@ RunConfig small_run() {
 }
 
 std::unique_ptr<Task> task_of(const RunConfig& run, DataUse use = DataUse::kTraining) {
-  const Family& family = diffusion_family();
-  return family.make_task(run, family.open_data(run, use), make_initialised_model(family, run));
+  return new_task(diffusion_family(), run, use);
 }
 
-struct Training {
+struct Training : FamilyTraining {
   explicit Training(const RunConfig& config, std::int64_t first_sample = 0)
-      : run(config),
-        task(task_of(run)),
-        optimizer(task->model(), run.optim.adamw),
-        step(*task, optimizer, run) {
-    task->seek(first_sample, {});
-  }
-  StepReport next(std::int64_t number, double rate = 1e-3) {
-    step.begin(number, rate);
-    return step.finish();
-  }
-
-  RunConfig run;
-  std::unique_ptr<Task> task;
-  AdamW optimizer;
-  TrainStep step;
+      : FamilyTraining(diffusion_family(), config, first_sample) {}
 };
 
 std::vector<double> losses_of(const RunConfig& run, std::int64_t steps) {

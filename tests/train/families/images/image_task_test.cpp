@@ -5,12 +5,10 @@
 
 #include "core/error.h"
 #include "core/parallel.h"
+#include "tests/support/family_training.h"
 #include "tests/support/image_runs.h"
 #include "tests/support/message_of.h"
 #include "tests/support/same_bits.h"
-#include "train/trainer/optim/adamw.h"
-#include "train/trainer/run/train_step.h"
-#include "train/trainer/task/load_model.h"
 
 using namespace moh;
 using namespace moh::test;
@@ -18,28 +16,12 @@ using namespace moh::test;
 namespace {
 
 std::unique_ptr<Task> task_of(const RunConfig& run, DataUse use = DataUse::kTraining) {
-  const Family& family = image_family();
-  return family.make_task(run, family.open_data(run, use), make_initialised_model(family, run));
+  return new_task(image_family(), run, use);
 }
 
-/// A task, its optimiser and step.
-struct Training {
+struct Training : FamilyTraining {
   explicit Training(const RunConfig& config, std::int64_t first_sample = 0)
-      : run(config),
-        task(task_of(run)),
-        optimizer(task->model(), run.optim.adamw),
-        step(*task, optimizer, run) {
-    task->seek(first_sample, {});
-  }
-  StepReport next(std::int64_t number) {
-    step.begin(number, 1e-3);
-    return step.finish();
-  }
-
-  RunConfig run;
-  std::unique_ptr<Task> task;
-  AdamW optimizer;
-  TrainStep step;
+      : FamilyTraining(image_family(), config, first_sample) {}
 };
 
 std::vector<double> losses_of(const RunConfig& run, std::int64_t steps) {

@@ -4,15 +4,13 @@
 #include <cmath>
 
 #include "core/error.h"
+#include "tests/support/family_training.h"
 #include "tests/support/same_bits.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/support/thread_processes.h"
 #include "tests/train/families/translation/small_translation_run.h"
 #include "train/families/translation/translation_evaluation.h"
 #include "train/families/translation/translation_family.h"
-#include "train/trainer/optim/adamw.h"
-#include "train/trainer/run/train_step.h"
-#include "train/trainer/task/load_model.h"
 
 using namespace moh;
 using namespace moh::test;
@@ -20,27 +18,12 @@ using namespace moh::test;
 namespace {
 
 std::unique_ptr<Task> task_of(const RunConfig& run, DataUse use = DataUse::kTraining) {
-  const Family& family = translation_family();
-  return family.make_task(run, family.open_data(run, use), make_initialised_model(family, run));
+  return new_task(translation_family(), run, use);
 }
 
-struct Training {
+struct Training : FamilyTraining {
   explicit Training(const RunConfig& config, std::int64_t first_sample = 0)
-      : run(config),
-        task(task_of(run)),
-        optimizer(task->model(), run.optim.adamw),
-        step(*task, optimizer, run) {
-    task->seek(first_sample, {});
-  }
-  StepReport next(std::int64_t number) {
-    step.begin(number, 1e-3);
-    return step.finish();
-  }
-
-  RunConfig run;
-  std::unique_ptr<Task> task;
-  AdamW optimizer;
-  TrainStep step;
+      : FamilyTraining(translation_family(), config, first_sample) {}
 };
 
 double scalar(const StepReport& report, std::string_view name) {
