@@ -12,8 +12,8 @@
 
 namespace moh::cuda {
 
-/// What a kernel takes of a multiprocessor. Zeros: not known, as of a library's kernels and of simulated
-/// ones.
+/// The share of a multiprocessor that a kernel takes. Zeros: not known, as of a library's kernels and of
+/// simulated ones.
 struct KernelResources {
   int threads = 0;                ///< of a block
   std::int64_t shared_bytes = 0;  ///< of a block, static and dynamic
@@ -27,7 +27,7 @@ struct TimedLaunch {
   const char* name = nullptr;
   std::size_t context = 0;  ///< what the timer's function returned
   double seconds = 0;
-  /// Of the blocks of memory that the arguments point to, each once: what the kernel moves if it reads or
+  /// Bytes of the memory blocks that the arguments point to, each once: what the kernel moves if it reads or
   /// writes each of its tensors once, and all of it. 0: not known.
   std::int64_t bytes = 0;
   KernelResources resources;

@@ -2,7 +2,8 @@
 
 #include <cstddef>
 
-// What core/cuda/launch.h needs of core/cuda/launch_timer.h, for kernel files, which include few headers.
+// The part of core/cuda/launch_timer.h that core/cuda/launch.h needs, for kernel files, which include few
+// headers.
 
 namespace moh::cuda {
 

@@ -134,7 +134,7 @@ class Gemms {
            cuda::product_name();
   }
 
-  /// What cuBLASLt proposes it may still refuse to run.
+  /// cuBLASLt may refuse to run what it has proposed.
   void run(const CudaGemm& gemm, Plan& plan, const CudaGemmData& data,
            FunctionRef<std::string()> name) const {
     cublasStatus_t status = run(gemm, plan.ways.front(), data);

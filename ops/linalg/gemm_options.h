@@ -28,7 +28,7 @@ struct GemmOptions {
 /// be loaded, DataError when `algorithms` is invalid, or belongs to another GPU or version of cuBLASLt.
 void set_gemm_options(const GemmOptions& options);
 
-/// What a search has found for one matrix multiplication. Seconds are the shortest of several runs.
+/// The result of a search for one matrix multiplication. Seconds are the shortest of several runs.
 struct GemmSearch {
   std::string name;
   std::size_t candidates = 0;  ///< algorithms that were timed

@@ -37,7 +37,7 @@ class Hour(BundleCase):
         super().setUp()
         program(self.tools / "compute-sanitizer", SANITIZER)
         program(self.tools / "nvidia-smi", "#!/bin/sh\ncase $1 in -L) echo 'GPU 0: simulated'; echo 'GPU 1: simulated' ;; *event*) exit 2 ;; *) echo '1980 MHz, 0x0' ;; esac\n")
-        # The same program in all calls, as results of others do not count. It stops once, at the third measurement of a step.
+        # All calls have one program, as results of others do not count. It stops once, at the third measurement of a step.
         self.stopped = self.bundle / "stopped"
         self.moh = self.moh_with_cases(f'''bench*step*/moh_llm_s_50.yaml*--profile*)
             [ -e {self.stopped} ] || {{ touch {self.stopped}; exec sleep 600; }} ;;''')

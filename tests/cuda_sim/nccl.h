@@ -82,7 +82,7 @@ struct NcclCollective {
   int root = 0;
 
   std::size_t item() const;
-  /// What is read, and what is written.
+  /// Memory that is read, and memory that is written.
   std::vector<NcclRange> memory(const ncclComm& comm) const;
   /// Throws where the real library would read or write elsewhere.
   void require_memory(const ncclComm& comm) const;

@@ -49,7 +49,8 @@ bool is_out_of_memory() {
   return wanted != nullptr && graph_launches >= std::atoll(wanted);
 }
 
-/// Of a block: 227 KiB, as with compute capability 9.0, unless MOH_SIM_SHARED_BYTES says otherwise.
+/// Shared memory of a block: 227 KiB, as with compute capability 9.0, unless MOH_SIM_SHARED_BYTES says
+/// otherwise.
 int most_shared_bytes() {
   const char* const wanted = std::getenv("MOH_SIM_SHARED_BYTES");
   return wanted == nullptr ? 227 << 10 : std::atoi(wanted);

@@ -13,7 +13,7 @@ import python_packages  # noqa: E402
 
 python_packages.require("sacrebleu")
 
-# Of 9 words 8, of 7 pairs 5, of 5 triples 3 and of 3 quadruples 2 are in the references, and the lengths are equal.
+# The references have 8 of the 9 words, 5 of 7 pairs, 3 of 5 triples and 2 of 3 quadruples; the lengths are equal.
 TRANSLATIONS = "the house is very small\nan old man sleeps\n"
 REFERENCES = "the house is very small\nan old dog sleeps\n"
 

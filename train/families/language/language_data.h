@@ -34,7 +34,7 @@ std::shared_ptr<const LanguageData> open_language_data(const RunConfig& run, Dat
 /// The tokenizer of a run's data. Throws ConfigError for a model whose tokenizer moh does not support, and if
 /// the tokenizer has more tokens than the model's vocabulary.
 std::unique_ptr<const Tokenizer> tokenizer_of(const LanguageRun& run);
-/// The same with all of its tokens, whatever rows the model has.
+/// The tokenizer with all of its tokens, whatever rows the model has.
 std::unique_ptr<const Tokenizer> whole_tokenizer_of(const LanguageRun& run);
 
 /// The concatenated tokens of files and folders; logs a warning about skipped files. `contents`, if not null,

@@ -121,7 +121,7 @@ void HeadAnalysis::compare(Layer& layer, const AttentionTrace& trace, const Tens
                            std::span<const std::uint8_t> selected) const {
   if (!trace.q.defined() && !trace.patterns) return;  // no attention that could be compared
   const PassTokens queries = tokens_of(pass_, trace.side), keys = tokens_of(pass_, trace.key_side);
-  // Of packed sequences each is compared by itself: the limits of documents are theirs.
+  // Packed sequences are compared one by one: the limits of documents are theirs.
   const bool has_starts = trace.document_starts.defined() && queries.offsets.empty();
   MOH_CHECK(!trace.document_ends.defined() || !queries.offsets.empty(), "ends are those of packed sequences");
   const Tensor starts = has_starts ? trace.document_starts.to(kCpu) : Tensor();

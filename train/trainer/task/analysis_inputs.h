@@ -72,8 +72,8 @@ struct TextToken : ShownToken {
 /// The tokens of one side of a pass.
 struct PassTokens {
   Tensor ids;  ///< [B, T] int64; undefined if tokens have none
-  /// Of N sequences that are packed into one (B = 1): the token with which each begins, and T. Empty: there
-  /// are B sequences of T tokens.
+  /// Tokens with which N sequences begin that are packed into one (B = 1), and T. Empty: there are B
+  /// sequences of T tokens.
   std::vector<std::int64_t> offsets = {};
 };
 

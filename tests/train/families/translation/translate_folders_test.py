@@ -18,7 +18,7 @@ MOH = os.environ.get("MOH_BINARY", "moh")
 HERE = pathlib.Path(FOLDER.name)
 TOLERANCE = 2e-4  # of a score
 END, BYTES = 0, 256  # a token for each byte, of which 0 ends a sentence
-# Of Marian one token more, with which the decoder begins. The position of the first token of FSMT follows from its number.
+# Marian has one token more, with which the decoder begins. The position of the first token of FSMT follows from its number.
 PAD = {"marian": 256, "fsmt": 1}
 SENTENCES = ["a", "Heads are routed.", "not every token needs all", "The file cannot be opened.", "%s: no such file", "yes", "x y z",
              "An encoder and a decoder with attention between them", "0123456789", "short"]

@@ -17,7 +17,7 @@ from safetensors.torch import load_file
 from transformers import FSMTConfig, FSMTForConditionalGeneration, MarianConfig, MarianMTModel
 
 MOH, LOGITS = os.environ.get("MOH_BINARY", "moh"), os.environ["MOH_TRANSLATION_LOGITS"]
-# Of a logit of size 1. Sinusoids of transformers are computed in float32.
+# For a logit of size 1. Sinusoids of transformers are computed in float32.
 TOLERANCE = 2e-5
 HERE = pathlib.Path(FOLDER.name)
 
