@@ -18,6 +18,24 @@ TEST_CASE("probe: skipped in a call", "[.]") {
   throw_skip("no machine");
 }
 
+TEST_CASE("probe: skipped in a call, in each section", "[.]") {
+  SECTION("first") {
+    throw_skip("no machine");
+  }
+  SECTION("second") {
+    throw_skip("no machine");
+  }
+}
+
+TEST_CASE("probe: failed beside a section that skips", "[.]") {
+  SECTION("first") {
+    throw_skip("no machine");
+  }
+  SECTION("second") {
+    CHECK(false);
+  }
+}
+
 TEST_CASE("probe: all parts left out", "[.]") {
   leave_out("first", "no machine");
   leave_out("second", "no machine");
@@ -54,6 +72,7 @@ TEST_CASE("skip: a case says so that cannot run, and none that failed") {
   };
   CHECK(says_skipped("skipped"));
   CHECK(says_skipped("skipped in a call"));
+  CHECK(says_skipped("skipped in a call, in each section"));
   CHECK(says_skipped("all parts left out"));
   CHECK_FALSE(says_skipped("a part left out"));
   CHECK_THAT(output_of_own_case("probe: a part left out"),
@@ -61,5 +80,6 @@ TEST_CASE("skip: a case says so that cannot run, and none that failed") {
   CHECK_FALSE(says_skipped("failed, then skipped"));
   CHECK_FALSE(says_skipped("failed, then skipped in a call"));
   CHECK_FALSE(says_skipped("failed beside a part left out"));
+  CHECK_FALSE(says_skipped("failed beside a section that skips"));
   CHECK_FALSE(says_skipped("another error after a skip"));
 }
