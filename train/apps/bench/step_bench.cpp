@@ -218,7 +218,7 @@ StepBenchRecord run_step_bench(const RunConfig& config, const Family& family,
     measure(run, r);
     if (options.profile) r.profile = profiled(run, config.device, options.steps);
     if (options.kernels) r.kernels = by_kernel(run, config.device, options.steps);
-    r.gemm_searches = gemm_searches();
+    if (config.device != kCpu) r.gemm_searches = gemm_searches();
   }
   const MathModeScope mode(placement_of(config).math);
   r.ceilings = measure_ceilings(config.device, dtype_of(config.precision),
