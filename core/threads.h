@@ -50,9 +50,9 @@ auto start_async(const ThreadUse& use, Work work) {
 
 /// Detaches a thread that may never end, as it is inside a library that waits for something.
 void leave_behind(std::thread thread) noexcept;
-/// Whether there is one: then the process must end without the work of exit(), which destroys what libraries
-/// use.
-bool left_threads_behind();
+/// The last call of main(): returns the exit code. Where a thread was left behind, ends the process with it
+/// instead, without the work of exit(), which destroys what libraries use.
+int end_process(int code);
 
 /// start_async() for work that matters more than its thread: if the system refuses one, calls `warn` with the
 /// reason, and the work is done by whoever waits for the future.

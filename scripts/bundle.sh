@@ -14,12 +14,12 @@ Usage: scripts/bundle.sh [OPTION...] [FOLDER]      (default: build/moh-bundle)
                         front end are required; scripts/setup.sh fetches the latter
   --without-cpu-losses  leaves out the losses that the GPU's are compared with. They take minutes here, or later on the other
                         machine's CPU. Losses of an earlier bundle in FOLDER are taken where they are of the same programs
-  --from BUILD          takes the programs of this build folder and compiles nothing, to see what a bundle weighs; CPU kernels
+  --from BUILD          takes the program of this build folder and compiles nothing, to see what a bundle weighs; CPU kernels
                         beyond AVX2, which a bundle lacks, are left out of the sum
 
-Builds moh and cuda_tests for compute capability 8.0 and 9.0a, with CPU kernels up to AVX2, and copies them to FOLDER with the
-shared libraries that they need (except the C library and CUDA's), the configurations, a training text, the losses on this CPU,
-and the scripts for tests and benchmarks; prints what is how large, and ends with an error above $((limit / 1000000)) MB.
+Builds moh, with cuda_tests in the same program, for compute capability 8.0 and 9.0a and with CPU kernels up to AVX2, and copies it
+to FOLDER with the shared libraries that it needs (except the C library and CUDA's), the configurations, a training text, the losses
+on this CPU, and the scripts for tests and benchmarks; prints what is how large, and ends with an error above $((limit / 1000000)) MB.
 FOLDER.tar.xz has it all.
 The other machine needs a C library at least as new as this one's, a GPU driver for CUDA 13, and CUDA 13's cuBLAS; for attention
 through cuDNN also cuDNN 9, NVRTC and the CUDA runtime. They come with a CUDA toolkit, or as the Python packages
@@ -66,11 +66,14 @@ libraries_of() {
 
 # fill FOLDER: all but the losses.
 fill() {
-  local to=$1 programs=("$built/moh" "$built/tests/cuda_sim/cuda_tests") program library
-  for program in "${programs[@]}"; do [ -x "$program" ] || die "expected a program at $program; it is built with CUDA"; done
+  local to=$1 program=$built/tests/cuda_sim/moh_with_tests library
+  [ -x "$program" ] || die "expected a program at $program; it is built with CUDA"
   mkdir -p "$to/lib" "$to/scripts" "$to/text"
-  for program in "${programs[@]}"; do strip -o "$to/$(basename "$program")" "$program"; done
-  libraries_of "${programs[@]}" | while read -r library; do strip --strip-unneeded -o "$to/lib/$(basename "$library")" "$library"; done
+  strip -o "$to/moh" "$program"
+  # shellcheck disable=SC2016
+  printf '#!/bin/sh\nexec "$(dirname "$0")/moh" cuda_tests "$@"\n' >"$to/cuda_tests"
+  chmod +x "$to/cuda_tests"
+  libraries_of "$program" | while read -r library; do strip --strip-unneeded -o "$to/lib/$(basename "$library")" "$library"; done
   cp -r "$root/configs" "$to/"
   git -C "$root" describe --always --dirty --exclude '*' --abbrev=12 >"$to/COMMIT" || echo unknown >"$to/COMMIT"
   cp -r "$root"/scripts/{lib.sh,gpu_check.sh,gpu_check,bench_pytorch.py,model_settings.py,pytorch_bench} "$to/scripts/"
@@ -89,10 +92,10 @@ device_code_of() {
   echo $((16#${size:-0}))
 }
 
-# Bytes of the CPU kernels beyond AVX2 in the objects of a build folder, which are in both programs of such a build.
+# Bytes of the CPU kernels beyond AVX2 in the objects of a build folder.
 kernels_beyond_avx2() {
   find "$1" -path '*/moh_*_kernels_A*.dir/*' ! -path '*_kernels_Avx2.dir/*' -name '*.o' -exec size {} + |
-    awk '$1 ~ /^[0-9]+$/ { sum += $1 + $2 } END { printf "%d\n", 2 * sum }'
+    awk '$1 ~ /^[0-9]+$/ { sum += $1 + $2 } END { printf "%d\n", sum }'
 }
 
 megabytes() { awk -v bytes="$1" 'BEGIN { printf "%.1f MB", bytes / 1e6 }'; }
@@ -103,7 +106,7 @@ weigh() {
   for name in "$1"/*; do
     printf '%d %s %s\n' "$(bytes_of "$name")" "$(megabytes "$(bytes_of "$name")")" "${name##*/}"
   done | sort -rn | sed 's/^[0-9]* /   /'
-  for name in moh cuda_tests; do say "device code in $name: $(megabytes "$(device_code_of "$1/$name")")"; done
+  say "device code in moh: $(megabytes "$(device_code_of "$1/moh")")"
   [ "$2" -eq 0 ] || say "CPU kernels beyond AVX2, which do not count: $(megabytes "$2")"
   all=$(($(bytes_of "$1") - $2))
   [ "$all" -le "$limit" ] || die "$1: expected at most $(megabytes "$limit"), found $(megabytes "$all"); what is in it is listed above"
@@ -117,7 +120,7 @@ else
   "$root/scripts/setup.sh"
   # --fresh: cached paths of an earlier call, above all those of CUDA and cuDNN, may be outdated.
   configure bundle --fresh -DMOH_BUILD_TESTS=ON "-DMOH_CUDNN=$cudnn"
-  build bundle moh cuda_tests
+  build bundle moh_with_tests
   built=$root/build/bundle
 fi
 

@@ -84,7 +84,7 @@ sanitize() {
     echo "compute-sanitizer was not found: it is part of the CUDA toolkit" >&2
     return "$skipped"
   fi
-  PATH=$PATH:/usr/local/cuda/bin within "$seconds" compute-sanitizer --tool "$tool" --error-exitcode 99 "${options[@]}" \
+  PATH=$PATH:/usr/local/cuda/bin within "$seconds" compute-sanitizer --tool "$tool" --target-processes all --error-exitcode 99 "${options[@]}" \
     "$tests" "$@" >"$log" 2>&1 || code=$?
   cat "$log" >&2
   count_tests "$log"

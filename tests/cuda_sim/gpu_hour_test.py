@@ -102,9 +102,10 @@ class Hour(BundleCase):
         self.assertEqual(self.records("device")[0]["commit"], "0123456789ab")
         self.assertIn("All tests passed", self.records("tests")[0]["summary"])
         sanitized = (self.tools / "compute-sanitizer.log").read_text().splitlines()
-        memcheck = "--tool memcheck --error-exitcode 99 --report-api-errors no"
+        common = "--target-processes all --error-exitcode 99"  # cuda_tests is a script that becomes the program
+        memcheck = f"--tool memcheck {common} --report-api-errors no"
         self.assertEqual([line.split(" " + str(self.bundle))[0] for line in sanitized],
-                         [memcheck, memcheck, "--tool racecheck --error-exitcode 99", "--tool synccheck --error-exitcode 99"])
+                         [memcheck, memcheck, f"--tool racecheck {common}", f"--tool synccheck {common}"])
         self.assertTrue(sanitized[0].endswith(" -c width 16"))
         self.assertEqual([(r["check"], r["result"]) for r in self.records("first") if "check" in r],
                          [(name, "passed") for name in ("device primitives", "attention, head width 16", "attention, head width 24",
