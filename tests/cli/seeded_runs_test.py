@@ -3,12 +3,14 @@
 import os
 import pathlib
 import re
+import shutil
 import signal
 import subprocess
 import sys
 import time
 
 import support
+import translation_support
 
 SCRIPT = pathlib.Path(__file__).resolve().parents[2] / "scripts/ablate.py"
 sys.path.insert(0, str(SCRIPT.parent))
@@ -69,8 +71,8 @@ class Ablate(support.MohTest):
 
 
 class Quality(support.MohTest):
-    def quality(self, *arguments, settings=()):
-        command = [sys.executable, "-B", str(SCRIPT.with_name("quality.py")), "--moh", support.MOH, "--seeds", "1,2", *arguments,
+    def quality(self, *arguments, settings=(), scripts=SCRIPT.parent):
+        command = [sys.executable, "-B", str(scripts / "quality.py"), "--moh", support.MOH, "--seeds", "1,2", *map(str, arguments),
                    "--", *settings]
         result = subprocess.run(command, cwd=self.folder, capture_output=True, text=True, timeout=support.TIMEOUT_SECONDS)
         self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
@@ -102,6 +104,42 @@ class Quality(support.MohTest):
         self.assertEqual(head[4], "top-1, %, mean")
         scores = [100 * self.evaluated(f"out/cifar10_moh_75_{seed}", "top1") for seed in (1, 2)]
         self.assertEqual(row[1:4], ["75%", *(f"{score:.2f}" for score in scores)])
+
+    def test_scores_of_translations(self):
+        # sacreBLEU is not everywhere: the share of equal lines, in percent, stands in for its score.
+        for name in ("quality.py", "seeded_runs.py"):
+            shutil.copy(SCRIPT.with_name(name), self.folder)
+        self.write("bleu.sh", """#!/bin/sh
+awk 'NR == FNR { line[NR] = $0; next } { same += line[FNR] == $0 } END { printf "{\\"BLEU\\": {\\"score\\": %.6f}}", 100 * same / FNR }' "$1" "$2"
+""")
+        (self.folder / "bleu.sh").chmod(0o755)
+        self.write("base.yaml", translation_support.RUN)
+        self.write("one.yaml", "include: base.yaml\nmodel: {moh: {top_k: 1}}\n")
+        pairs = translation_support.sentences()
+        self.write("pairs.tsv", "".join(f"{source}\t{target}\n" for source, target in pairs))
+
+        def table(checkpoints):
+            return self.quality("--bleu", checkpoints, "--data", "pairs.tsv", "--configs", "base.yaml", "one.yaml", "--out", "out",
+                                settings=("train.steps=600", "model.dropout=0"), scripts=self.folder)
+
+        head, _, base, one = table(2)
+        self.assertEqual(head[4:], ["BLEU, mean", "to the first"])
+        self.assertEqual((base[1], one[1]), ("75%", "50%"))
+        translated = (self.folder / "out/base_1/translated.txt").read_text(encoding="utf-8").splitlines()
+        references = (self.folder / "out/base_1/references.txt").read_text(encoding="utf-8").splitlines()
+        self.assertTrue(set(references) < {target for _, target in pairs})
+        share = 100 * sum(map(str.__eq__, translated, references)) / len(references)
+        self.assertEqual(base[2], f"{share:.2f}")
+        self.assertGreater(share, 0)
+        self.moh("translate", "--checkpoint", "out/base_1/averaged", "--held-out", "--references", "r", "--output", "t", "--beam", 4)
+        self.assertEqual((self.folder / "t").read_text(encoding="utf-8").splitlines(), translated)
+        # What is scored is not scored again, but for another number of checkpoints.
+        note = self.folder / "out/base_1/bleu.json"
+        before = note.stat().st_mtime_ns
+        self.assertEqual(table(2)[2], base)
+        self.assertEqual(note.stat().st_mtime_ns, before)
+        table(1)
+        self.assertGreater(note.stat().st_mtime_ns, before)
 
 
 class Recovery(support.MohTest):
