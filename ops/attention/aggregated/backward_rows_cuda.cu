@@ -17,7 +17,8 @@ struct Row {
   std::int64_t number;  // through all lists
   Slice query, dout;    // q' log2 e
   Slice along, mean;    // sums of p dp k, and of p k
-  float lse, gate, inverse, scale, delta;
+  float lse, gate, inverse, scale;
+  float total, delta;  // sums of p, and of p dp
 };
 
 template <class T, class Slice>
@@ -33,6 +34,7 @@ MOH_DEVICE void add_tile(const Problem<T>& p, const List& list, std::int64_t beg
     const float own = device::exp2_fast(score - row.lse);
     const float probability = p.kept.holds(row.number, begin + i) ? own : 0.0F,
                 weighted = probability * row.dout.dot(v);
+    row.total += probability;
     row.delta += weighted;
     row.along.add(weighted, k);
     row.mean.add(probability, k);
@@ -58,6 +60,7 @@ MOH_DEVICE void add_neighbours(const Problem<T>& p, const List& list, const Near
     const float own = device::exp2_fast(score - row.lse), product = row.dout.dot(v);
     const bool kept = at.seen() && p.kept.holds(row.number, p.shape.pairs.keys + at.number());
     const float probability = kept ? own : 0.0F, gradient = at.seen() ? product : 0.0F;
+    row.total += probability;
     row.delta += probability * gradient;
     row.along.add(probability * gradient * inverse, k);
     row.mean.add(probability * inverse, k);
@@ -154,7 +157,7 @@ void aggregated_rows_kernel(Backward<T> b) {
   row.dout = query_row<Slice>(p, b.dout, list, row.pair);
   row.along.clear();
   row.mean.clear();
-  row.delta = 0;
+  row.total = row.delta = 0;
   MOH_ROLLED for (std::int64_t begin = 0; begin < p.shape.pairs.keys; begin += kTileKeys<Slice>) {
     const auto count = static_cast<int>(min_of(kTileKeys<Slice>, p.shape.pairs.keys - begin));
     load_tile(p, list, begin, count, tile);
@@ -162,7 +165,10 @@ void aggregated_rows_kernel(Backward<T> b) {
   }
   if (p.shape.window > 0) add_neighbours(p, list, scores, row);
 
-  const Slice dquery = Slice::mix(row.gate, row.along, -row.gate * row.delta, row.mean);
+  // The rounding of lse scales all probabilities alike, and the difference would not: it is of large numbers.
+  const float one = 1 / row.total;
+  row.delta *= one;
+  const Slice dquery = Slice::mix(row.gate * one, row.along, -row.gate * one * row.delta, row.mean);
   Slice unit = query_row<Slice>(p, p.q, list, row.pair);
   unit.scale(row.inverse);
   const float along =

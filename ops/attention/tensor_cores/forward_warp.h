@@ -38,8 +38,11 @@ struct RunningSoftmax {
       new_top = fmaxf(new_top, fmaxf(scores[j][2 * half], scores[j][2 * half + 1]));
     new_top = largest_of_row(new_top);
     // A row that has seen no key yet, or is padding, has top -inf: inf - inf would be NaN.
-    const float base = new_top == -INFINITY ? 0.0F : new_top * scale;
-    const float shrink = device::exp2_fast(top[s][half] * scale - base);
+    const float finite_top = new_top == -INFINITY ? 0.0F : new_top;
+    const float base = finite_top * scale;
+    // Exactly 1 under the same top: the product less base would be a fused multiply-add, which sees the
+    // rounding of base, in each block of keys again.
+    const float shrink = device::exp2_fast((top[s][half] - finite_top) * scale);
     top[s][half] = new_top;
     sum[s][half] *= shrink;
     MOH_UNROLL

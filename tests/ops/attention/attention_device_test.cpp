@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <catch2/catch.hpp>
 
 #include "ops/attention/backend.h"
@@ -279,6 +280,23 @@ TEST_CASE("device: attention of tensors that begin anywhere has the bits of alig
     return results;
   };
   CHECK(same_bits({.tensors = run(1)}, {.tensors = run(0)}));
+}
+
+TEST_CASE("device: blocks of keys under one maximum keep their weights", "[device]") {
+  // The sums of earlier blocks are rescaled by a power of the difference of the maxima, which is 0 here, of
+  // large logits: rounding it once in each block would favour the later ones.
+  const MathModeScope own({.attention = AttentionBackend::kNative});
+  const Device gpu = open_gpu();
+  constexpr std::int64_t kKeys = 1024, kWidth = 64;
+  const Tensor values = full({1, kKeys, 1, kWidth}, 1, DType::kBFloat16);
+  std::fill_n(values.data<bfloat16>() + kKeys / 2 * kWidth, kKeys / 2 * kWidth, bfloat16(-1.0F));
+  const Variable v(values.to(gpu));
+  for (const double level : {37.0, 41.0, 43.0, 47.0, 53.0}) {
+    const Variable q(full({1, 16, 1, kWidth}, level, DType::kBFloat16, gpu)),
+        k(full({1, kKeys, 1, kWidth}, level, DType::kBFloat16, gpu));
+    const Tensor out = attention(q, k, v, {.causal = false}).value().to(kCpu);
+    CHECK(std::ranges::all_of(out.span<bfloat16>(), [](bfloat16 x) { return static_cast<float>(x) == 0; }));
+  }
 }
 
 TEST_CASE("device: attention by cuDNN agrees with float64 on the CPU, where there is one", "[device]") {
