@@ -18,6 +18,8 @@ struct MathMode {
   /// the tensor cores. Accumulation stays float32.
   bool tf32 = false;
   AttentionBackend attention = AttentionBackend::kAuto;
+  /// Take of cuDNN's gradients of attention only those that have the same bits in every run, as moh's have.
+  bool deterministic_attention = true;
 
   bool operator==(const MathMode&) const = default;
 };

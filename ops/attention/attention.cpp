@@ -25,7 +25,7 @@ struct Operands {
   Tensor document_starts = {};     ///< that of shape, which it outlives
   Tensor document_ends = {};       ///< likewise
   PackedSequences sequences = {};  ///< likewise
-  bool by_cudnn = false;
+  CudnnPasses by_cudnn = {};
 };
 
 /// A view of queries, of outputs, or of keys and values of their own tensors.
@@ -63,6 +63,18 @@ double flops_of(const Operands& o) {
 /// Profiles show whose kernels ran: within the op's own name, which stands for moh's.
 constexpr std::string_view kByCudnn = "attention by cuDNN";
 
+/// With `ordered`, lse, if defined, gets what moh's backward pass takes.
+template <class T>
+void run_cudnn_forward(AttentionForward<T> args, const Tensor& lse, bool ordered) {
+  const ProfileScope profile(kByCudnn);
+  const Tensor natural = ordered && lse.defined() ? empty_like(lse) : lse;
+  if (natural.defined()) args.lse = natural.data<float>();
+  cuda::timed_call("cudnn_attention", {args.q.data, args.k.data, args.v.data, args.out.data},
+                   [&] { CudnnAttention::forward(args); });
+  if (ordered && lse.defined())
+    CudaAttention<T>::order_lse(args.shape, natural.data<float>(), lse.data<float>());
+}
+
 /// Sets o.by_cudnn. lse may be undefined.
 Tensor run_forward(Operands& o, const Tensor& lse) {
   const AttentionShape& s = o.shape;
@@ -74,13 +86,9 @@ Tensor run_forward(Operands& o, const Tensor& lse) {
     args.out = whole_view<T>(o, out);
     args.lse = lse.defined() ? lse.data<Acc<T>>() : nullptr;
     if constexpr (std::is_same_v<Backend, Cuda>) {
-      o.by_cudnn = CudaAttention<T>::is_for_cudnn(o.op, args);
+      o.by_cudnn = CudaAttention<T>::for_cudnn(o.op, args);
       if constexpr (std::is_same_v<T, bfloat16>) {
-        if (o.by_cudnn) {
-          const ProfileScope profile(kByCudnn);
-          return cuda::timed_call("cudnn_attention", {in.q.data, in.k.data, in.v.data, args.out.data},
-                                  [&] { CudnnAttention::forward(args); });
-        }
+        if (o.by_cudnn.forward) return run_cudnn_forward(args, lse, !o.by_cudnn.backward);
       }
       CudaAttention<T>::forward(args, num_rows(o));
     } else {
@@ -100,7 +108,7 @@ Tensor run_forward(Operands& o, const Tensor& lse) {
 struct Saved {
   Operands operands;
   Tensor out;
-  Tensor lse;  ///< log-sum-exp per row, in list order; or that of cuDNN, in its own layout
+  Tensor lse;  ///< log-sum-exp per row, in list order; or that of cuDNN, in its own layout, for its gradient
   DType gate_dtype = DType::kFloat32;
 };
 
@@ -126,7 +134,7 @@ Grads run_backward(const Saved& saved, const Tensor& gradient) {
     args.dgates = dgates.defined() ? dgates.data<Acc<T>>() : nullptr;
     if constexpr (std::is_same_v<Backend, Cuda>) {
       if constexpr (std::is_same_v<T, bfloat16>) {
-        if (o.by_cudnn) {
+        if (o.by_cudnn.backward) {
           const ProfileScope profile(kByCudnn);
           return cuda::timed_call("cudnn_attention_gradient",
                                   {in.q.data, in.k.data, in.v.data, args.out.data, args.dout.data,

@@ -217,7 +217,17 @@ void run_forward(const AttentionForward<T>& args, std::int64_t num_rows,
   });
 }
 
-/// Why cuDNN does not support a call; empty if it does.
+MOH_KERNEL(kThreads)
+void attention_lse_kernel(AttentionShape shape, const float* natural, float* lse) {
+  const std::int64_t row = device::block_x() * kThreads + device::thread_x();
+  if (row >= total_rows(shape, {})) return;
+  const List list = list_of_row(shape, {}, row);
+  const Pair pair = pair_at(list, row - list.first);
+  const std::int64_t head = list.kv_head * list.group + pair.head;
+  lse[row] = kLog2E * natural[(list.batch * shape.heads + head) * shape.queries + pair.token];
+}
+
+/// Why cuDNN does not support the forward pass of a call; empty if it does.
 template <class T>
 std::string refusal_of_cudnn(const AttentionForward<T>& args) {
   if (args.shape.window > 0) return "a sliding window, which its graph is not told of";
@@ -225,25 +235,44 @@ std::string refusal_of_cudnn(const AttentionForward<T>& args) {
     return "a mask of documents, which its graph is not told of";
   if (args.shape.dropout.drops()) return "dropout, whose mask would be another";
   if constexpr (kHasTensorCores<T>) {
-    return CudnnAttention::refusal(args, args.lse != nullptr);
+    return CudnnAttention::refusal(args);
   } else {
     return "float32 operands";
   }
 }
 
+/// Why cuDNN does not support the gradient of a call whose forward pass it supports; empty if it does, or if
+/// there is to be none.
+template <class T>
+std::string refusal_of_cudnn_gradient(const AttentionForward<T>& args) {
+  if constexpr (kHasTensorCores<T>) {
+    if (args.lse != nullptr) return CudnnAttention::refusal_of_gradient(args);
+  }
+  return {};
+}
+
 }  // namespace
 
 template <class T>
-bool CudaAttention<T>::is_for_cudnn(std::string_view op, const AttentionForward<T>& args) {
+CudnnPasses CudaAttention<T>::for_cudnn(std::string_view op, const AttentionForward<T>& args) {
   const AttentionBackend backend = math_mode().attention;
-  if (backend == AttentionBackend::kNative || args.lists.rows != nullptr) return false;
-  if (backend == AttentionBackend::kAuto && !prefers_cudnn(cuda::limits().capability)) return false;
-  const std::string refusal = refusal_of_cudnn(args);
+  if (backend == AttentionBackend::kNative || args.lists.rows != nullptr) return {};
+  if (backend == AttentionBackend::kAuto && !prefers_cudnn(cuda::limits().capability)) return {};
+  std::string refusal = refusal_of_cudnn(args);
+  const bool forward = refusal.empty();
+  if (forward) refusal = refusal_of_cudnn_gradient(args);
   if (backend == AttentionBackend::kCudnn && !refusal.empty()) {
     throw DeviceError(error_message(op, "attention.backend: cudnn", "a case that cuDNN supports", refusal,
                                     "with attention.backend: auto, moh's kernels compute it"));
   }
-  return refusal.empty();
+  return {.forward = forward, .backward = refusal.empty()};
+}
+
+template <class T>
+void CudaAttention<T>::order_lse(const AttentionShape& shape, const float* natural, float* lse) {
+  const std::int64_t rows = total_rows(shape, {});
+  cuda::launch("attention_lse", attention_lse_kernel,
+               {.blocks_x = (rows + kThreads - 1) / kThreads, .threads = kThreads}, shape, natural, lse);
 }
 
 template <class T>

@@ -7,13 +7,21 @@
 
 namespace moh {
 
+/// Which passes of a call cuDNN computes.
+struct CudnnPasses {
+  bool forward = false, backward = false;
+};
+
 /// Attention on a GPU. args.lists is in device memory, so the host knows only an upper bound for the number
 /// of rows of all lists: `num_rows`. Without lists (rows is null), all pairs are computed.
 template <class T>
 struct CudaAttention {
-  /// Whether cuDNN computes this call, forward and backward, according to math_mode(). Throws DeviceError
-  /// when the mode requires cuDNN but cuDNN does not support the call.
-  static bool is_for_cudnn(std::string_view op, const AttentionForward<T>& args);
+  /// What cuDNN computes of this call, and of its gradient if there is args.lse, according to math_mode().
+  /// Throws DeviceError when the mode requires cuDNN but cuDNN does not support both.
+  static CudnnPasses for_cudnn(std::string_view op, const AttentionForward<T>& args);
+  /// The log-sum-exp of all pairs as backward() takes it, in list order and in powers of two, from that of
+  /// cuDNN, `natural`.
+  static void order_lse(const AttentionShape& shape, const float* natural, float* lse);
 
   /// out = gate * softmax(scale q k^T) v for the rows of the lists, and zeros for all other pairs.
   static void forward(const AttentionForward<T>& args, std::int64_t num_rows);

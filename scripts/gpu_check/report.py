@@ -301,7 +301,8 @@ def attention_section(part):
         rows = []
         for r in results[part]:
             dense = r["op"] == "attention" or r["op"] == "aggregated_attention" and r["active"] == 1
-            form = "dense" if dense else "lists"
+            any_order = r["op"] == "attention_in_any_order"
+            form = "dense, gradients in any order" if any_order else "dense" if dense else "lists"
             rows.append([r["tokens"], r["batch"], form, percent(r["pairs_share"]), f"{r['forward_ms']:.3f}",
                          f"{r['forward_backward_ms']:.3f}", percent(r["spread"]), f"{r['forward_ratio']:.3f}",
                          f"{r['forward_backward_ratio']:.3f}", percent(r["pairs_share"] / r["forward_backward_ratio"]),

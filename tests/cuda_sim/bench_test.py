@@ -40,7 +40,7 @@ class Bench(unittest.TestCase):
         records = self.records("attention", "--device", "cuda", "--dtype", "bf16", "--tokens", "8,20", "--heads", 4,
                                "--kv-heads", 2, "--head-dim", 16, "--active", "1.0,0.5", "--causal", "--full", "--listed",
                                "--repeats", 2)
-        forms = [("attention", 1.0), ("head_sparse_attention", 1.0), ("head_sparse_attention", 0.5)]
+        forms = [("attention", 1.0), ("attention_in_any_order", 1.0), ("head_sparse_attention", 1.0), ("head_sparse_attention", 0.5)]
         self.assertEqual([(r["tokens"], r["causal"], r["op"], r["active"]) for r in records],
                          [(t, c, *form) for t in (8, 20) for c in (False, True) for form in forms])
         for record in records:

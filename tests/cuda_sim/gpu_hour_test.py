@@ -129,7 +129,8 @@ class Hour(BundleCase):
                          [(*size, 4, active) for size in ((16, 2, 2), (36, 1, 4)) for active in (1.0, 0.5)])
         self.assertEqual([(r["tokens"], r["batch"], r["op"], r["active"]) for r in self.records("attention_causal")],
                          [(t, b, *form) for t, b in ((8, 2), (12, 1)) for form in
-                          (("attention", 1.0), ("head_sparse_attention", 1.0), ("head_sparse_attention", 0.5))])
+                          (("attention", 1.0), ("attention_in_any_order", 1.0), ("head_sparse_attention", 1.0),
+                           ("head_sparse_attention", 0.5))])
 
     def check_kernels(self):
         self.assertEqual([r["config"].split("/")[-1] for r in self.records("kernels")], ["llm_b.yaml", "moh_llm_b_50.yaml"])

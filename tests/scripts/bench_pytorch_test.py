@@ -112,6 +112,13 @@ class ArithmeticTest(unittest.TestCase):
             with self.assertRaisesRegex(BenchError, "expected a number above 0 in field ms"):
                 measure.value_of(broken, "ms")
 
+    def test_attention_in_any_order_is_a_row_of_its_own(self):
+        comparison = next(cases.attention(1, cases.Terms(1, 1, "cuda"), ["causal"]))
+        lines = [{"op": op, "forward_ms": ms, "forward_backward_ms": 3 * ms}
+                 for op, ms in (("attention", 2.0), ("attention_in_any_order", 1.0))]
+        results = {"moh": measure.SideResult("moh", [lines])}
+        self.assertEqual([measure.series(results, figure.ours) for figure in comparison.figures], [[2.0], [6.0]])
+
     def test_readings_add_up_passes_and_ceilings_do_not_count(self):
         lines = [{"op": "fma", "pass": "", "ms": 0}, {"model": "a", "pass": "forward", "ms": 1.0},
                  {"model": "a", "pass": "backward", "ms": 2.0}, {"model": "b", "pass": "forward", "ms": 4.0}]

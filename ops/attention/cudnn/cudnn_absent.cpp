@@ -12,7 +12,10 @@ constexpr auto kAbsent = "this build has no cuDNN";
 std::string CudnnAttention::absence() {
   return kAbsent;
 }
-std::string CudnnAttention::refusal(const AttentionForward<bfloat16>&, bool) {
+std::string CudnnAttention::refusal(const AttentionForward<bfloat16>&) {
+  return kAbsent;
+}
+std::string CudnnAttention::refusal_of_gradient(const AttentionForward<bfloat16>&) {
   return kAbsent;
 }
 void CudnnAttention::forward(const AttentionForward<bfloat16>&) {

@@ -5,6 +5,7 @@
 #include <exception>
 #include <map>
 #include <memory>
+#include <string>
 #include <tuple>
 #include <type_traits>
 #include <unordered_map>
@@ -17,6 +18,7 @@
 #include "core/cuda/device.h"
 #include "core/cuda/library.h"
 #include "core/error.h"
+#include "core/math_mode.h"
 #include "ops/cuda/scratch.h"
 
 namespace cudnn_frontend {
@@ -33,6 +35,10 @@ using GraphTensor = std::shared_ptr<fe::graph::Tensor_attributes>;
 /// Numbers of the tensors of a graph.
 enum Uid : std::int64_t { kQ = 1, kK, kV, kOut, kStats, kDout, kDq, kDk, kDv };
 
+/// Workspace of a plan that is always granted, in bytes: deterministic gradients may take some that grows
+/// with the square of the length.
+constexpr std::size_t kSquareWorkspace = std::size_t{256} << 20;
+
 /// Why cuDNN could not be loaded; empty if it was.
 const std::string& load_error() {
   static const std::string error = [] {
@@ -41,6 +47,11 @@ const std::string& load_error() {
       fe::cudnn_dlhandle = cudnn.handle();
       // By default the front end loads the first runtime that it finds, whatever the version of its headers.
       setenv("CUDNN_FRONTEND_CUDART_LIB_NAME", "libcudart.so.13", /*overwrite=*/0);
+      // Beyond so much workspace of the square of the length, deterministic gradients on Hopper are those
+      // that cuDNN adds in order, from version 9.25 on: slower, with a workspace that is linear in the
+      // length.
+      setenv("CUDNN_FRONTEND_ATTN_DP_WORKSPACE_LIMIT", std::to_string(kSquareWorkspace).c_str(),
+             /*overwrite=*/0);
       return std::string();
     } catch (const DeviceError& reason) {
       return std::string(reason.what());
@@ -53,7 +64,7 @@ const std::string& load_error() {
 struct Problem {
   AttentionShape shape;
   std::array<std::int64_t, 12> strides;  ///< batch, token, head of q, k, v and out; the same for gradients
-  bool backward, with_stats;
+  bool backward, with_stats, deterministic;
 
   template <class Args>
   Problem(const Args& args, bool of_backward, bool stats)
@@ -62,12 +73,13 @@ struct Problem {
                 args.k.token_stride, args.k.head_stride,    args.v.batch_stride,   args.v.token_stride,
                 args.v.head_stride,  args.out.batch_stride, args.out.token_stride, args.out.head_stride},
         backward(of_backward),
-        with_stats(stats) {}
+        with_stats(stats),
+        deterministic(of_backward && math_mode().deterministic_attention) {}
 
   auto key() const {
     return std::make_tuple(strides, shape.batch, shape.queries, shape.keys, shape.heads, shape.kv_heads,
                            shape.head_dim, shape.causal, shape.query_offset, shape.scale, backward,
-                           with_stats);
+                           with_stats, deterministic);
   }
 };
 
@@ -141,7 +153,7 @@ class GraphMaker {
 
   void add_backward() {
     auto options = attributes<fe::graph::SDPA_backward_attributes>("attention_backward");
-    options.set_deterministic_algorithm(true);
+    options.set_deterministic_algorithm(problem_.deterministic);
     fe::graph::Tensor_attributes stats;
     describe_stats(stats);
     const auto [dq, dk, dv] = graph_->sdpa_backward(input(kQ, 0), input(kK, 1), input(kV, 2), input(kOut, 3),
@@ -210,12 +222,11 @@ const Plan& plan_of(const Problem& problem) {
   return found != plans.end() ? found->second : plans.emplace(key, make_plan(problem)).first->second;
 }
 
-/// Limit for the workspace of a plan: that of deterministic gradients may grow with the square of the length.
 std::size_t most_workspace_bytes(const AttentionShape& s) {
-  constexpr std::size_t kAlways = std::size_t{256} << 20, kPerElement = 16;
+  constexpr std::size_t kPerElement = 16;
   const auto elements =
       static_cast<std::size_t>(s.batch * s.head_dim * (s.queries * s.heads + s.keys * s.kv_heads));
-  return kAlways + kPerElement * elements;
+  return kSquareWorkspace + kPerElement * elements;
 }
 
 std::string refusal_of_plan(const Problem& problem) {
@@ -244,15 +255,18 @@ std::string CudnnAttention::absence() {
   return load_error();
 }
 
-std::string CudnnAttention::refusal(const AttentionForward<bfloat16>& args, bool with_backward) {
+std::string CudnnAttention::refusal(const AttentionForward<bfloat16>& args) {
   const AttentionShape& s = args.shape;
   if (s.head_dim % 8 != 0 || s.head_dim > 128) return "cuDNN supports head widths of 8, 16 ... 128";
   if (s.causal && s.query_offset != 0 && s.query_offset != s.keys - s.queries)
     return "cuDNN supports causal masks that begin with the first or end with the last key";
   if (s.batch * s.queries == 0) return "the tensors are empty";
   if (!load_error().empty()) return load_error();
-  const std::string forward = refusal_of_plan(Problem(args, false, with_backward));
-  return forward.empty() && with_backward ? refusal_of_plan(Problem(args, true, true)) : forward;
+  return refusal_of_plan(Problem(args, false, args.lse != nullptr));
+}
+
+std::string CudnnAttention::refusal_of_gradient(const AttentionForward<bfloat16>& args) {
+  return refusal_of_plan(Problem(args, true, true));
 }
 
 void CudnnAttention::forward(const AttentionForward<bfloat16>& args) {

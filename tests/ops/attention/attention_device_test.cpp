@@ -1,6 +1,8 @@
 #include <algorithm>
 #include <catch2/catch.hpp>
+#include <cmath>
 
+#include "ops/attention/attention_cuda.h"
 #include "ops/attention/backend.h"
 #include "ops/attention/cache_append.h"
 #include "ops/attention/cudnn/cudnn_attention.h"
@@ -125,9 +127,31 @@ void check_widths(std::integer_sequence<int, kWidths...>) {
   }
 }
 
+/// cuDNN's log-sum-exp gets the order of moh's rows, and is in powers of two.
+void check_order_of_lse() {
+  const Device gpu = open_gpu();
+  const AttentionShape shape{
+      .batch = 2, .queries = 37, .keys = 40, .heads = 6, .kv_heads = 2, .head_dim = 16};
+  const Tensor natural = normal({2, 6, 37}, 5).to(DType::kFloat32);
+  const Tensor on_gpu = natural.to(gpu), ordered = empty({2 * 6 * 37}, DType::kFloat32, gpu);
+  CudaAttention<bfloat16>::order_lse(shape, on_gpu.data<float>(), ordered.data<float>());
+  const Tensor found = ordered.to(kCpu);
+  for (std::int64_t row = 0, b = 0; b < 2; ++b) {
+    for (std::int64_t kv_head = 0; kv_head < 2; ++kv_head) {
+      for (std::int64_t t = 0; t < 37; ++t) {
+        for (std::int64_t h = 3 * kv_head; h < 3 * kv_head + 3; ++h, ++row) {
+          const double expected = natural.data<float>()[(b * 6 + h) * 37 + t] / std::log(2.0);
+          CHECK(found.data<float>()[row] == Approx(expected).epsilon(1e-6));
+        }
+      }
+    }
+  }
+}
+
 }  // namespace
 
 void check_attention_on_device() {
+  check_order_of_lse();
   const MathModeScope own({.attention = AttentionBackend::kNative});
   check_widths(tensor_cores::HeadWidths());
   for (const double share : {-1.0, 0.0, 0.5, 1.0}) {
@@ -316,6 +340,10 @@ TEST_CASE("device: attention by cuDNN agrees with float64 on the CPU, where ther
     return;
   }
   check_problem(problem);
+  {
+    const MathModeScope any_order({.attention = AttentionBackend::kCudnn, .deterministic_attention = false});
+    check_problem(problem);
+  }
   CHECK_THROWS_WITH(check_problem({problem.sizes, {.dropout = 0.1}, -1}), Catch::Contains("dropout"));
   // Its graph is not told of windows and documents.
   CHECK_THROWS_WITH(check_problem({problem.sizes, {.window = 7}, -1}), Catch::Contains("a sliding window"));

@@ -2,6 +2,7 @@
 
 #include <catch2/catch.hpp>
 
+#include "core/math_mode.h"
 #include "core/tensor.h"
 #include "ops/attention/operands.h"
 #include "tests/support/skip.h"
@@ -42,15 +43,17 @@ TEST_CASE("ops: cuDNN takes the graphs of attention and of its gradients", "[gpu
   for (const int capability : {80, 90}) {
     for (const std::int64_t head_dim : {24, 64, 72, 96, 128}) {
       for (const bool causal : {false, true}) {
-        for (const bool backward : {false, true}) {
-          INFO(capability << ", heads of " << head_dim << (causal ? ", causal" : ", full")
-                          << (backward ? ", backward" : ", forward"));
-          CHECK(CudnnAttention::graph_error(call(shape(head_dim, causal)), backward, capability) == "");
+        INFO(capability << ", heads of " << head_dim << (causal ? ", causal" : ", full"));
+        const AttentionForward<bfloat16> args = call(shape(head_dim, causal));
+        CHECK_THAT(CudnnAttention::graph_error(args, false, capability), Catch::Equals(""));
+        for (const bool deterministic : {true, false}) {
+          const MathModeScope mode({.deterministic_attention = deterministic});
+          CHECK_THAT(CudnnAttention::graph_error(args, true, capability), Catch::Equals(""));
         }
       }
     }
   }
   AttentionShape odd = shape(64, true);
   odd.kv_heads = 3;  // 8 query heads do not share 3
-  CHECK(CudnnAttention::graph_error(call(odd), false, 90) != "");
+  CHECK_FALSE(CudnnAttention::graph_error(call(odd), false, 90).empty());
 }

@@ -69,10 +69,17 @@ Tensor random_selection(const Shape& shape, std::int64_t shared, std::int64_t ke
   return selected;
 }
 
-AttentionCandidate dense_candidate(const AttentionBenchOptions& o, bool causal, const Tensor& qkv) {
+AttentionCandidate dense_candidate(const AttentionBenchOptions& o, bool causal, const Tensor& qkv,
+                                   bool any_order = false) {
   const Variable leaf(qkv, true);
   const AttentionOptions mask{.causal = causal, .window = o.window};
-  return {.dense = true, .leaves = {leaf}, .forward = [=, heads = o.heads, kv_heads = o.kv_heads] {
+  MathMode mode = math_mode();
+  mode.deterministic_attention = !any_order;
+  return {.dense = true,
+          .any_order = any_order,
+          .leaves = {leaf},
+          .forward = [=, heads = o.heads, kv_heads = o.kv_heads] {
+            const MathModeScope scope(mode);
             return attention_packed(leaf, heads, kv_heads, mask);
           }};
 }
@@ -204,6 +211,7 @@ AttentionComparison compare(const AttentionBenchOptions& o, std::int64_t tokens,
   fill_normal(dout, {o.seed, kCotangent}, 0.0, 1.0);
   AttentionComparison c{tokens, causal, std::ranges::count(o.active, 1.0) > 0, dout, {}, o.window};
   c.candidates.push_back(dense_candidate(o, causal, qkv));
+  if (o.device != kCpu) c.candidates.push_back(dense_candidate(o, causal, qkv, true));
   if (o.listed) c.candidates.push_back(listed_candidate(o, causal, qkv, 1.0));
   for (double active : o.active) {
     if (active != 1.0) c.candidates.push_back(listed_candidate(o, causal, qkv, active));
@@ -225,7 +233,8 @@ double share_of_pairs(const AttentionBenchOptions& o, const AttentionCandidate& 
 Row describe(const AttentionBenchOptions& o, const AttentionComparison& c,
              const AttentionCandidate& candidate) {
   const double pairs_share = share_of_pairs(o, candidate);
-  const std::string_view of_heads = candidate.dense           ? "attention"
+  const std::string_view of_heads = candidate.any_order       ? "attention_in_any_order"
+                                    : candidate.dense         ? "attention"
                                     : candidate.within_groups ? "attention_within_groups"
                                     : candidate.routed_keys   ? "attention_of_routed_keys"
                                                               : "head_sparse_attention";
@@ -235,7 +244,8 @@ Row describe(const AttentionBenchOptions& o, const AttentionComparison& c,
   row.add("head_dim", o.head_dim);
   if (o.pooled > 0) row.add("pooled", o.pooled, {"pooled"});
   add_mask(row, c);
-  row.show({"form", {}, -6}, candidate.dense           ? "dense"
+  row.show({"form", {}, -6}, candidate.any_order       ? "any order"
+                             : candidate.dense         ? "dense"
                              : candidate.within_groups ? "slots"
                              : candidate.routed_keys   ? "packed"
                                                        : "listed");

@@ -25,13 +25,17 @@ struct AttentionBenchOptions : AttentionCases {
 /// random; within_groups the same of each KV group; routed_keys needs a causal mask. Throws ValueError naming
 /// the option that is out of range.
 ///
-/// Fields of a row (see attention_cases.h for the times): `op`, "attention" (dense), "head_sparse_attention"
-/// (head lists), "attention_within_groups" (dense attention over slots, their gathering and scattering
-/// included) or "aggregated_attention" (dense or by lists); `active`, the option's value; `pairs_share`, the
-/// computed (query, key) pairs as a share of those of dense attention; `forward_megaflops`, 4 d
-/// floating-point operations per computed pair; `peak_bytes`, tensors that a forward and backward pass makes,
-/// at their most, lists and gradients included. Rates count the same operations, and 14 d including the
-/// backward pass, with its recomputation of scores.
+/// On a GPU dense attention is measured a second time, with the gradients of
+/// MathMode::deterministic_attention false.
+///
+/// Fields of a row (see attention_cases.h for the times): `op`, "attention" (dense),
+/// "attention_in_any_order" (the second time), "head_sparse_attention" (head lists),
+/// "attention_within_groups" (dense attention over slots, their gathering and scattering included) or
+/// "aggregated_attention" (dense or by lists); `active`, the option's value; `pairs_share`, the computed
+/// (query, key) pairs as a share of those of dense attention; `forward_megaflops`, 4 d floating-point
+/// operations per computed pair; `peak_bytes`, tensors that a forward and backward pass makes, at their most,
+/// lists and gradients included. Rates count the same operations, and 14 d including the backward pass, with
+/// its recomputation of scores.
 void run_attention_bench(const AttentionBenchOptions& options, const std::function<void(const Row&)>& on_row);
 
 }  // namespace moh

@@ -48,6 +48,7 @@ void check(AttentionCases& cases, std::string_view bench);
 /// One form of attention in a comparison.
 struct AttentionCandidate {
   bool dense = false;                 ///< all heads, and neither lists nor a router
+  bool any_order = false;             ///< with gradients that need not have the same bits in every run
   double active = 1;                  ///< share of the heads
   bool within_groups = false;         ///< as many heads of each KV group, by dense attention
   bool routed_keys = false;           ///< each head over the tokens that selected it

@@ -504,6 +504,10 @@ Section describe_common(RunConfig& run, FamilyConfigs families) {
                   "Kernels for dense attention in bfloat16: `cudnn`, `native` (moh's own), or `auto`: "
                   "cuDNN's where they are expected to be faster (Hopper and later) and support the case. "
                   "Attention of selected heads is always native. The choice is logged.");
+  attention.field("deterministic", run.attention.deterministic,
+                  "Gradients of attention have the same bits in every run. `false` also takes those kernels "
+                  "of cuDNN that "
+                  "add in any order, which are faster; moh's own never do.");
   Section& output = root.section_named(
       "output", "Where the run writes its files: metrics.jsonl, checkpoints, the resolved config.");
   output.properties().harmless_on_resume();

@@ -137,6 +137,7 @@ struct ProfileConfig {
 
 struct AttentionConfig {
   AttentionBackend backend = AttentionBackend::kAuto;
+  bool deterministic = true;
 };
 
 struct RunConfig {

@@ -49,7 +49,11 @@ void open_configured_device(const RunConfig& config, NewProducts new_products) {
 }
 
 Placement placement_of(const RunConfig& run) {
-  return {dtype_of(run.precision), run.device, {.tf32 = run.tf32, .attention = run.attention.backend}};
+  return {dtype_of(run.precision),
+          run.device,
+          {.tf32 = run.tf32,
+           .attention = run.attention.backend,
+           .deterministic_attention = run.attention.deterministic}};
 }
 
 std::vector<WeightInfo> expected_tensors(const Family& family, const FamilyConfig& config, DType dtype) {
