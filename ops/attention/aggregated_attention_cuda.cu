@@ -91,16 +91,14 @@ void sum_parameters(const aggregated::Backward<T>& b, const AggregatedParameters
   const AttentionShape& s = shape.pairs;
   const Division& division = b.division;
   const Parts rows{b.row_sums, s.heads, division.row_sums(s), division.row_sum_width()};
-  cuda::launch("sum_cosine_parameters", part_sums_kernel<StoreCosine>, part_sums_grid(rows), rows,
-               StoreCosine{to, b.problem.parameters.temperature, s.head_dim, rows.width});
-  const std::int64_t biases = Division::position_biases(s);
-  cuda::launch_each("sum_partials", biases,
-                    SumPartials<float, float>{b.bias_sums, division.parts, biases, to.position_bias});
+  sum_parts("sum_cosine_parameters", rows,
+            StoreCosine{to, b.problem.parameters.temperature, s.head_dim, rows.width});
+  sum_parts("sum_position_biases", {b.bias_sums, 1, division.parts, Division::position_biases(s)},
+            StoreSums{to.position_bias});
   if (shape.window == 0) return;
   const std::int64_t width = division.learned_width();
   const Parts learned{b.learned_sums, s.heads, division.learned_sums(), shape.neighbours() * width};
-  cuda::launch("sum_window_parameters", part_sums_kernel<StoreLearned>, part_sums_grid(learned), learned,
-               StoreLearned{to, s.head_dim, shape.neighbours(), width});
+  sum_parts("sum_window_parameters", learned, StoreLearned{to, s.head_dim, shape.neighbours(), width});
 }
 
 }  // namespace

@@ -37,17 +37,24 @@ MOH_KERNEL(kThreads) void count_rows_kernel(HeadListArgs args, std::int64_t* cou
   if (device::thread_x() == 0) counts[list] = count;
 }
 
-/// offsets = exclusive prefix sum of the lengths. One block.
+/// Writes the offsets, clamped to the capacity of `rows`, and the rows, tokens in their order. One block per
+/// list, which adds the lengths of those before it.
 MOH_KERNEL(kThreads)
-void sum_offsets_kernel(const std::int64_t* counts, std::int64_t lists, std::int64_t* offsets) {
-  scan_counts<kThreads>(counts, lists, offsets);
-}
-
-/// Writes the rows, tokens in their order. One block per list.
-MOH_KERNEL(kThreads) void write_rows_kernel(HeadListArgs args, cuda::Fault* fault, std::int32_t fault_kind) {
-  auto* space = device::shared_memory<std::int32_t>();
+void write_rows_kernel(HeadListArgs args, const std::int64_t* counts, cuda::Fault* fault,
+                       std::int32_t fault_kind) {
+  auto* const sums = device::shared_memory<std::int64_t>();
+  auto* const space = reinterpret_cast<std::int32_t*>(sums + kWarps);
   const std::int64_t list = device::block_x();
-  std::int64_t next = args.offsets[list];
+  std::int64_t next = 0;
+  for (std::int64_t l = device::thread_x(); l < list; l += kThreads) next += counts[l];
+  next = reduce_block(next, Sum{}, sums);
+  if (device::thread_x() == 0) {
+    const auto clamped = [&](std::int64_t offset) {
+      return offset < args.most_rows ? offset : args.most_rows;
+    };
+    args.offsets[list] = clamped(next);
+    if (list + 1 == args.batch * args.kv_heads) args.offsets[list + 1] = clamped(next + counts[list]);
+  }
   for (std::int64_t begin = 0; begin < args.tokens; begin += kThreads) {
     const std::int64_t t = begin + device::thread_x();
     const Group group = t < args.tokens ? group_of(args, list, t) : Group{nullptr, 0};
@@ -67,30 +74,22 @@ MOH_KERNEL(kThreads) void write_rows_kernel(HeadListArgs args, cuda::Fault* faul
   }
 }
 
-/// Clamps the offsets to the capacity of `rows`.
-struct CutOffsets {
-  std::int64_t* offsets;
-  std::int64_t most;
-  MOH_DEVICE void operator()(std::int64_t l) const { offsets[l] = offsets[l] < most ? offsets[l] : most; }
-};
-
 }  // namespace
 
 void CudaHeadLists::fill(const HeadListArgs& args) {
   const std::int64_t lists = args.batch * args.kv_heads;
+  if (lists == 0) return cuda::set_zero(args.offsets, sizeof(std::int64_t));
   const std::int32_t kind = cuda::fault_kind("build_head_lists: selected: expected at most " +
                                              std::to_string(args.most_rows) + " pairs");
   const DeviceScratch counts(static_cast<std::size_t>(lists) * sizeof(std::int64_t));
   cuda::launch("count_list_rows", count_rows_kernel,
                {.blocks_x = lists, .threads = kThreads, .shared_bytes = kWarps * sizeof(std::int64_t)}, args,
                counts.as<std::int64_t>());
-  cuda::launch("sum_list_offsets", sum_offsets_kernel,
-               {.threads = kThreads, .shared_bytes = kThreads * sizeof(std::int64_t)},
-               counts.as<std::int64_t>(), lists, args.offsets);
   cuda::launch("write_list_rows", write_rows_kernel,
-               {.blocks_x = lists, .threads = kThreads, .shared_bytes = kWarps * sizeof(std::int32_t)}, args,
-               cuda::fault_on_device(), kind);
-  cuda::launch_each("cut_list_offsets", lists + 1, CutOffsets{args.offsets, args.most_rows});
+               {.blocks_x = lists,
+                .threads = kThreads,
+                .shared_bytes = kWarps * (sizeof(std::int64_t) + sizeof(std::int32_t))},
+               args, counts.as<std::int64_t>(), cuda::fault_on_device(), kind);
 }
 
 }  // namespace moh

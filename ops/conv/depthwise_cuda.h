@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "ops/conv/depthwise_kernels.h"
+#include "ops/cuda/part_sums.h"
 #include "ops/cuda/rows.h"
 
 namespace moh {
@@ -191,7 +192,7 @@ void sum_weight_gradient(const Pixels<const T>& x, const T* dy, float* dw, const
                 .blocks_y = s.y.kernel * ((s.x.kernel + kTaps - 1) / kTaps),
                 .threads = row_threads<T>(s.channels)},
                DepthwiseGradient<T>{x, rows_at(dy, s.channels), partials.as<float>(), s});
-  cuda::launch_each("sum_partials", width, SumPartials<float, float>{partials.as<float>(), parts, width, dw});
+  sum_parts("sum_parts", {partials.as<float>(), 1, parts, width}, StoreSums{dw});
 }
 
 }  // namespace

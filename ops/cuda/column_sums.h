@@ -4,6 +4,7 @@
 
 #include <cstdint>
 
+#include "ops/cuda/part_sums.h"
 #include "ops/cuda/rows.h"
 
 namespace moh {
@@ -21,10 +22,11 @@ void column_sums_kernel(Value value, Rows rows, float* partials) {
   partials[device::block_x() * rows.width + j] = sum;
 }
 
-/// sums[j] = factor times the sum over the rows of value(i, j), in an order that depends on the sizes and the
-/// device alone. Value is a struct with MOH_DEVICE float operator()(std::int64_t i, std::int64_t j) const.
-template <class Value>
-void column_sums(const char* name, const Value& value, Rows rows, float factor, float* sums) {
+/// Calls store(0, j, sum) with the sum over the rows of value(i, j), in an order that depends on the sizes
+/// and the device alone (sum_parts()). Value is a struct with MOH_DEVICE float operator()(std::int64_t i,
+/// std::int64_t j) const.
+template <class Value, class Store>
+void column_sums(const char* name, const Value& value, Rows rows, const Store& store) {
   const std::int64_t blocks = summing_blocks(rows.count), width = rows.width;
   const DeviceScratch partials(static_cast<std::size_t>(blocks * width) * sizeof(float));
   cuda::launch(name, column_sums_kernel<Value>,
@@ -32,8 +34,35 @@ void column_sums(const char* name, const Value& value, Rows rows, float factor, 
                 .blocks_y = (width + kColumnThreads - 1) / kColumnThreads,
                 .threads = kColumnThreads},
                value, rows, partials.as<float>());
-  cuda::launch_each("sum_partials", width,
-                    SumPartials<float, float>{partials.as<float>(), blocks, width, sums, factor});
+  sum_parts("sum_parts", {partials.as<float>(), 1, blocks, width}, store);
+}
+
+/// Two values beside each other, of as many columns each, and their sums.
+template <class First, class Second>
+struct Beside {
+  First first;
+  Second second;
+  std::int64_t width;  ///< of each
+  MOH_DEVICE float operator()(std::int64_t i, std::int64_t j) const {
+    return j < width ? first(i, j) : second(i, j - width);
+  }
+};
+struct StoreBeside {
+  float *first, *second;
+  std::int64_t width;
+  float factor;
+  MOH_DEVICE void operator()(std::int64_t, std::int64_t j, float sum) const {
+    (j < width ? first[j] : second[j - width]) = factor * sum;
+  }
+};
+
+/// The means over the rows of two values with rows.width columns each; zeros of no rows.
+template <class First, class Second>
+void column_means(const char* name, const First& first, const Second& second, Rows rows, float* of_first,
+                  float* of_second) {
+  const float share = rows.count > 0 ? 1.0F / static_cast<float>(rows.count) : 0.0F;
+  column_sums(name, Beside<First, Second>{first, second, rows.width}, {rows.count, 2 * rows.width},
+              StoreBeside{of_first, of_second, rows.width, share});
 }
 
 }  // namespace moh

@@ -16,8 +16,8 @@ struct Parts {
   std::int64_t groups, count, width;
 };
 
-/// Grid: x counts blocks of 32 columns, y groups. A warp adds each eighth part, in order; then those of the
-/// warps.
+/// Grid: x counts blocks of 32 columns, y groups. A warp adds each eighth part, in order; then the sums of
+/// the warps are added.
 template <class Store>
 MOH_KERNEL(kPartThreads)
 void part_sums_kernel(Parts parts, Store store) {
@@ -35,11 +35,26 @@ void part_sums_kernel(Parts parts, Store store) {
   store(device::block_y(), column, sum);
 }
 
-inline cuda::LaunchShape part_sums_grid(const Parts& parts) {
-  return {.blocks_x = (parts.width + device::kWarp - 1) / device::kWarp,
-          .blocks_y = parts.groups,
-          .threads = kPartThreads,
-          .shared_bytes = kPartThreads * sizeof(float)};
+/// Calls store(group, column, sum) on the device with the sum of each column's parts, which are added in a
+/// fixed order. Store is a struct with MOH_DEVICE void operator()(std::int64_t, std::int64_t, float) const.
+template <class Store>
+void sum_parts(const char* name, const Parts& parts, const Store& store) {
+  cuda::launch(name, part_sums_kernel<Store>,
+               {.blocks_x = (parts.width + device::kWarp - 1) / device::kWarp,
+                .blocks_y = parts.groups,
+                .threads = kPartThreads,
+                .shared_bytes = kPartThreads * sizeof(float)},
+               parts, store);
 }
+
+/// sums[group, column] = factor times the sum, consecutive groups `stride` elements apart.
+struct StoreSums {
+  float* sums;
+  float factor = 1;
+  std::int64_t stride = 0;
+  MOH_DEVICE void operator()(std::int64_t group, std::int64_t column, float sum) const {
+    sums[group * stride + column] = factor * sum;
+  }
+};
 
 }  // namespace moh

@@ -43,23 +43,4 @@ MOH_DEVICE A reduce_block(A value, Combine combine, A* space) {
   return value;
 }
 
-/// sums[j] = factor * sum over i of partials[i, j], added in the order of i; partials is [count, width]. With
-/// several groups, partials is [groups, count, width], j runs over groups * width, and the sums of
-/// consecutive groups are `stride` elements apart.
-template <class A, class T>
-struct SumPartials {
-  const A* partials;
-  std::int64_t count, width;
-  T* sums;
-  A factor = 1;
-  std::int64_t stride = 0;
-  MOH_DEVICE void operator()(std::int64_t j) const {
-    const std::int64_t group = j / width, column = j % width;
-    const A* from = partials + group * count * width + column;
-    A sum = 0;
-    for (std::int64_t i = 0; i < count; ++i) sum += from[i * width];
-    sums[group * stride + column] = factor * sum;
-  }
-};
-
 }  // namespace moh

@@ -1,3 +1,4 @@
+#include "ops/cuda/part_sums.h"
 #include "ops/cuda/rows.h"
 #include "ops/elementwise/gate_residual_kernels.h"
 
@@ -95,8 +96,7 @@ void GateResidualKernels<Backend, T>::backward(const T* dy, const T* x, const T*
                                   partials.as<float>()};
   cuda::launch("gate_residual_gradient", gate_residual_gradient_kernel<T>,
                {.blocks_x = at.groups, .blocks_y = parts, .threads = row_threads<T>(width)}, g);
-  cuda::launch_each("sum_partials", at.groups * width,
-                    SumPartials<float, float>{partials.as<float>(), parts, width, dgate, 1, at.stride});
+  sum_parts("sum_parts", {partials.as<float>(), at.groups, parts, width}, StoreSums{dgate, 1, at.stride});
 }
 
 template struct GateResidualKernels<Cuda, float>;

@@ -32,7 +32,7 @@ void LinearKernels<Backend, T>::add_bias(const T* b, T* y, Rows rows, std::int64
 
 template <class Backend, class T>
 void LinearKernels<Backend, T>::sum_rows(const T* dy, Acc<T>* db, Rows rows, std::int64_t stride) {
-  column_sums("sum_rows", ElementOf<T>{dy, stride}, rows, 1.0F, db);
+  column_sums("sum_rows", ElementOf<T>{dy, stride}, rows, StoreSums{db});
 }
 
 template struct LinearKernels<Cuda, float>;

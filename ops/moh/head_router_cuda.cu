@@ -345,13 +345,11 @@ void HeadRouterKernels<Backend, A>::forward(const RouterArgs<A>& args) {
   const std::int64_t experts = o.heads - o.num_shared;
   cuda::launch("route_heads", route_heads_kernel, {.blocks_x = blocks_of(args), .threads = kThreads}, args);
   if (args.routed_logits == nullptr) return;
-  const Rows rows{args.tokens, experts};
-  const float share = args.tokens > 0 ? 1.0F / static_cast<float>(args.tokens) : 0.0F;
   const float* probabilities =
       args.group_probabilities != nullptr ? args.group_probabilities : args.probabilities;
-  column_sums("mean_probability", ProbabilityOf{probabilities, experts}, rows, share, args.mean_probability);
-  column_sums("head_load", SelectionOf{args.selected, args.order, o.heads, o.num_shared}, rows, share,
-              args.load);
+  column_means("mean_probability_and_load", ProbabilityOf{probabilities, experts},
+               SelectionOf{args.selected, args.order, o.heads, o.num_shared}, {args.tokens, experts},
+               args.mean_probability, args.load);
 }
 
 template <class Backend, class A>

@@ -196,11 +196,9 @@ void MaskedRouterKernels<Backend, A>::forward(const MaskedRouterArgs<A>& args) {
   const DeviceScratch routed = per_pair(args), mean(static_cast<std::size_t>(args.heads) * sizeof(float));
   cuda::launch("route_masked_heads", route_masked_heads_kernel,
                {.blocks_x = blocks_of(args), .threads = kThreads}, args, routed.as<float>());
-  const Rows rows{args.tokens, args.heads};
-  const float share = args.tokens > 0 ? 1.0F / static_cast<float>(args.tokens) : 0.0F;
-  column_sums("masked_mean_probability", ValueOf<float>{routed.as<float>(), args.heads}, rows, share,
-              mean.as<float>());
-  column_sums("masked_head_load", ValueOf<std::uint8_t>{args.kept, args.heads}, rows, share, args.load);
+  column_means("masked_mean_probability_and_load", ValueOf<float>{routed.as<float>(), args.heads},
+               ValueOf<std::uint8_t>{args.kept, args.heads}, {args.tokens, args.heads}, mean.as<float>(),
+               args.load);
   cuda::launch("masked_balance_loss", masked_balance_loss_kernel, {.threads = device::kWarp}, args,
                mean.as<float>());
 }
@@ -211,7 +209,7 @@ void MaskedRouterKernels<Backend, A>::backward(const MaskedRouterArgs<A>& args) 
   cuda::launch("route_masked_heads_gradient", route_masked_heads_gradient_kernel,
                {.blocks_x = blocks_of(args), .threads = kThreads}, args, d_masks.as<float>());
   column_sums("mask_gradients", ValueOf<float>{d_masks.as<float>(), args.heads}, {args.tokens, args.heads},
-              1.0F, args.d_masks);
+              StoreSums{args.d_masks});
 }
 
 template struct MaskedRouterKernels<Cuda, float>;

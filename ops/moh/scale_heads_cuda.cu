@@ -43,7 +43,7 @@ void ScaleHeadsKernels<Backend, T>::backward(const T* dy, const T* x, const T* s
   launch_map<T, 1, 1>("scale_heads", shape.tokens * shape.heads * shape.head_dim, {{dy}, {dx}},
                       TimesScale<T>{scales, shape.heads, shape.head_dim});
   column_sums("scale_heads_gradient", ScaleGradient<T>{dy, x, shape.heads, shape.head_dim},
-              {shape.tokens, shape.heads}, 1.0F, dscales);
+              {shape.tokens, shape.heads}, StoreSums{dscales});
 }
 
 template struct ScaleHeadsKernels<Cuda, float>;

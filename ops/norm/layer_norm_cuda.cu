@@ -1,5 +1,6 @@
 #include <cmath>
 
+#include "ops/cuda/part_sums.h"
 #include "ops/cuda/rows.h"
 #include "ops/norm/layer_norm_kernels.h"
 
@@ -199,9 +200,8 @@ void LayerNormKernels<Backend, T>::backward(const T* dy, const T* x, const NormA
                 .shared_bytes = shared},
                gradient);
   if (!sums) return;
-  cuda::launch_each(
-      "sum_partials", affine.groups * 2 * width,
-      SumPartials<float, float>{partials.as<float>(), parts, 2 * width, dparameters, 1, affine.stride});
+  sum_parts("sum_parts", {partials.as<float>(), affine.groups, parts, 2 * width},
+            StoreSums{dparameters, 1, affine.stride});
 }
 
 template struct LayerNormKernels<Cuda, float>;

@@ -1,5 +1,6 @@
 #include <cmath>
 
+#include "ops/cuda/part_sums.h"
 #include "ops/cuda/rows.h"
 #include "ops/norm/rms_norm_kernels.h"
 
@@ -143,8 +144,7 @@ void RmsNormKernels<Backend, T>::backward(const T* dy, const T* dsum, const T* x
       {.blocks_x = blocks, .threads = row_threads<T>(width), .shared_bytes = summing_space<T>(width, 1)},
       gradient);
   if (dw == nullptr) return;
-  cuda::launch_each("sum_partials", width,
-                    SumPartials<float, float>{partials.as<float>(), blocks, width, dw});
+  sum_parts("sum_parts", {partials.as<float>(), 1, blocks, width}, StoreSums{dw});
 }
 
 template struct RmsNormKernels<Cuda, float>;

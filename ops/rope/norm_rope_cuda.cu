@@ -1,5 +1,6 @@
 #include <cmath>
 
+#include "ops/cuda/part_sums.h"
 #include "ops/cuda/rows.h"
 #include "ops/rope/norm_rope_kernels.h"
 
@@ -148,8 +149,7 @@ void NormRopeKernels<Backend, T>::backward(const T* dy, const NormRopeOperands<T
                 .threads = kThreads,
                 .shared_bytes = static_cast<std::size_t>(kWarps * width) * sizeof(float)},
                n);
-  cuda::launch_each("sum_partials", width,
-                    SumPartials<float, float>{partials.as<float>(), blocks, width, dw});
+  sum_parts("sum_parts", {partials.as<float>(), 1, blocks, width}, StoreSums{dw});
 }
 
 template struct NormRopeKernels<Cuda, float>;

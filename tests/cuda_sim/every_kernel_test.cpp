@@ -16,7 +16,7 @@ namespace {
 /// The names under which kernels are launched in the CUDA sources of the tree.
 std::set<std::string> launched_in_sources() {
   const std::regex launch(
-      R"((?:(?:launch|launch_each|launch_map<[^>]*>|column_sums)\(|_kernel =)\s*"(\w+)\")");
+      R"((?:(?:launch|launch_each|launch_map<[^>]*>|column_sums|column_means|sum_parts)\(|_kernel =)\s*"(\w+)\")");
   std::set<std::string> names;
   for (const char* folder : {"core", "ops"}) {
     for (const auto& entry :

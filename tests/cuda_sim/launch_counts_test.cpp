@@ -20,7 +20,7 @@ using namespace moh::test;
 
 namespace {
 
-/// "attention_forward", or "sum_partials 2" for a kernel that is launched twice; by name.
+/// "attention_forward", or "zero_heads 2" for a kernel that is launched twice; by name.
 using Launches = std::vector<std::string>;
 
 struct Passes {
@@ -94,9 +94,8 @@ TEST_CASE("sim: kernels of MoH-LLaMA3-8B's attention by lists") {
   for (const std::int64_t tokens : kLengths) {
     const Passes found = passes_of(routings::kHeads, tokens);
     CHECK(found.forward == Launches{"attention_forward", "attention_tiles", "balance_loss", "count_list_rows",
-                                    "cut_list_offsets", "head_load", "mean_probability", "query_norm",
-                                    "route_heads", "sum_list_offsets", "sum_partials 2", "write_list_rows",
-                                    "zero_heads"});
+                                    "mean_probability_and_load", "query_norm", "route_heads", "sum_parts",
+                                    "write_list_rows", "zero_heads"});
     CHECK(found.backward == Launches{"add", "attention_backward_keys", "attention_backward_rows",
                                      "attention_tiles", "query_norm_gradient", "route_heads_gradient",
                                      "zero_heads"});
@@ -107,8 +106,8 @@ TEST_CASE("sim: kernels of MoH-LLaMA3-8B's attention within KV groups") {
   for (const std::int64_t tokens : kLengths) {
     const Passes found = passes_of(routings::kWithinGroups, tokens);
     CHECK(found.forward == Launches{"attention_forward", "attention_tiles", "balance_loss", "gather_heads",
-                                    "head_load", "head_slots", "mean_probability", "query_norm",
-                                    "route_heads", "scatter_heads", "sum_partials 2"});
+                                    "head_slots", "mean_probability_and_load", "query_norm", "route_heads",
+                                    "scatter_heads", "sum_parts"});
     CHECK(found.backward == Launches{"add", "attention_backward_keys", "attention_backward_rows",
                                      "attention_tiles", "query_norm_gradient", "route_heads_gradient",
                                      "scatter_heads", "scatter_heads_gradient"});
