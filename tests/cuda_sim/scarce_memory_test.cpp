@@ -31,7 +31,7 @@ TEST_CASE("sim: two blocks of attention share a multiprocessor with 100 KB", "[s
     };
     test::check_on_device({.name = "attention", .inputs = {in.q, in.k, in.v}, .run = run, .units = 4},
                           DType::kBFloat16, 0x1p-9);
-    for (const char* kernel : {"attention_forward", "attention_backward_rows"}) {
+    for (const char* kernel : {"attention_forward", "attention_backward_rows", "attention_backward_keys"}) {
       INFO(kernel);
       CHECK(sim::most_shared_bytes(kernel) > 0);
       CHECK(2 * (sim::most_shared_bytes(kernel) + kSystem) <= kMultiprocessor);

@@ -1,5 +1,6 @@
 #include "ops/attention/tensor_cores/head_widths.h"
 #include "ops/attention/tensor_cores/kept_weights.h"
+#include "ops/attention/tensor_cores/paired_blocks.h"
 #include "ops/attention/tensor_cores/tensor_core_attention.h"
 #include "ops/device/block.h"
 
@@ -7,11 +8,14 @@ namespace moh {
 namespace tensor_cores {
 namespace {
 
-/// Tile sizes of the kernel in which keys stay in a block and the rows that see them are streamed. Narrow
-/// heads leave registers to more blocks, which dropout would take.
-template <int kHeadDim, bool kDrops>
+/// Tile sizes of the kernel in which keys stay in a block and the rows that see them are streamed, with
+/// kShort fewer at a time. Narrow heads leave registers to more blocks, which dropout would take.
+template <int kWidth, bool kWithDropout, bool kShort = false>
 struct KeysCut {
-  static constexpr int kStrips = 1, kRows = kHeadDim > 96 || (kDrops && kHeadDim <= 32) ? 32 : 64;
+  static constexpr int kHeadDim = kWidth;
+  static constexpr bool kDrops = kWithDropout;
+  static constexpr int kStrips = 1;
+  static constexpr int kRows = kShort || kHeadDim > 96 || (kDrops && kHeadDim <= 32) ? 32 : 64;
   static constexpr int kWarpKeys = kStrips * 16, kKeys = kWarps * kWarpKeys;
 };
 
@@ -25,11 +29,10 @@ struct RowTable {
 
 /// Rows are pipelined in three stages, each a tile ahead of the next: read the table, copy the heads,
 /// compute. So two tables are in use while a third is written.
-template <int kHeadDim, bool kDrops>
+template <class Cut>
 struct KeysMemory {
-  using Cut = KeysCut<kHeadDim, kDrops>;
-  Heads<kHeadDim, Cut::kKeys> keys, values;  // reused for dk and dv at the end
-  Heads<kHeadDim, Cut::kRows> queries[2], douts[2];
+  Heads<Cut::kHeadDim, Cut::kKeys> keys, values;  // reused for dk and dv at the end
+  Heads<Cut::kHeadDim, Cut::kRows> queries[2], douts[2];
   RowTable<Cut::kRows> tables[3];
 };
 
@@ -91,10 +94,9 @@ MOH_DEVICE Range search_rows_seeing(const AttentionShape& shape, const List& lis
 /// A warp's keys, to which rows are added tile by tile. Scores are transposed (keys x rows), so that they are
 /// left operands of the next matrix multiplications:
 ///   dv += (gate m P)^T dout   dk += dS^T q   with P, dS and the dropout mask m as for the rows
-template <int kHeadDim, bool kDrops>
+template <class Cut>
 class WarpKeys {
-  using Cut = KeysCut<kHeadDim, kDrops>;
-  static constexpr int kStrips = Cut::kStrips, kRows = Cut::kRows;
+  static constexpr int kHeadDim = Cut::kHeadDim, kStrips = Cut::kStrips, kRows = Cut::kRows;
   static constexpr int kStride = Panel<kHeadDim>::kStride;
 
  public:
@@ -104,7 +106,7 @@ class WarpKeys {
   MOH_DEVICE void add(const AttentionShape& shape, const List& list, const RowTable<kRows>& table,
                       const bfloat16* queries, const bfloat16* douts) {
     std::uint32_t kept[kStrips];  // drawn while there are no scores in registers
-    if constexpr (kDrops) {
+    if constexpr (Cut::kDrops) {
       MOH_UNROLL
       for (int s = 0; s < kStrips; ++s)
         kept[s] = kept_in_keys<kRows>(shape, list, table.places, first_key_ + s * 16);
@@ -127,7 +129,8 @@ class WarpKeys {
           float& dscore = dscores.at[s][j][i];
           const float p = seen ? device::exp2_fast(weight * (scale_ * kLog2E) - lse) : 0.0F;
           float factor = gate;
-          if constexpr (kDrops) factor *= kept_factor(kept[s], j, i, static_cast<float>(shape.dropout.scale));
+          if constexpr (Cut::kDrops)
+            factor *= kept_factor(kept[s], j, i, static_cast<float>(shape.dropout.scale));
           weight = p * factor;
           dscore = seen ? p * (factor * dscore - delta) * scale_ : 0.0F;
         }
@@ -167,11 +170,10 @@ class WarpKeys {
 
 /// One key range of one list per block. Block numbers run over lists first, then over key ranges: with a
 /// causal mask the first keys are seen by the most rows, so that the longest blocks start first.
-template <int kHeadDim, bool kDrops>
+template <class Cut>
 MOH_KERNEL(kThreads)
 void attention_backward_keys_kernel(AttentionBackward<bfloat16> args, const float* deltas) {
-  using Cut = KeysCut<kHeadDim, kDrops>;
-  auto& memory = *device::shared_memory<KeysMemory<kHeadDim, kDrops>>();
+  auto& memory = *device::shared_memory<KeysMemory<Cut>>();
   const std::int64_t num_lists = args.shape.batch * args.shape.kv_heads;
   const List list = list_at(args.shape, args.lists, device::block_x() % num_lists);
   const std::int64_t first_key = device::block_x() / num_lists * Cut::kKeys;
@@ -197,8 +199,8 @@ void attention_backward_keys_kernel(AttentionBackward<bfloat16> args, const floa
   device::sync_block();
   copy_rows(0);
   const int warp_key = warp_number() * Cut::kWarpKeys;
-  WarpKeys<kHeadDim, kDrops> warp(static_cast<int>(first_key) + warp_key, memory.keys.row(warp_key),
-                                  memory.values.row(warp_key), args.shape.scale);
+  WarpKeys<Cut> warp(static_cast<int>(first_key) + warp_key, memory.keys.row(warp_key),
+                     memory.values.row(warp_key), args.shape.scale);
   for (int tile = 0; tile < tiles; ++tile) {
     device::wait_copies<0>();
     device::sync_block();  // copies and writes are visible, and no thread reads the buffers that are filled
@@ -214,15 +216,25 @@ void attention_backward_keys_kernel(AttentionBackward<bfloat16> args, const floa
   warp.finish(args.dk, args.dv, list, args.shape.keys);
 }
 
-template <int kHeadDim, bool kDrops>
+template <class Cut>
 void launch_keys(const AttentionBackward<bfloat16>& args, const float* deltas) {
-  using Cut = KeysCut<kHeadDim, kDrops>;
   const AttentionShape& s = args.shape;
-  cuda::launch("attention_backward_keys", attention_backward_keys_kernel<kHeadDim, kDrops>,
+  cuda::launch("attention_backward_keys", attention_backward_keys_kernel<Cut>,
                {.blocks_x = s.batch * s.kv_heads * ((s.keys + Cut::kKeys - 1) / Cut::kKeys),
                 .threads = kThreads,
-                .shared_bytes = sizeof(KeysMemory<kHeadDim, kDrops>)},
+                .shared_bytes = sizeof(KeysMemory<Cut>)},
                args, deltas);
+}
+
+template <int kHeadDim>
+void launch_keys_without_dropout(const AttentionBackward<bfloat16>& args, const float* deltas) {
+  using Cut = KeysCut<kHeadDim, false>;
+  using Short = KeysCut<kHeadDim, false, true>;
+  constexpr std::size_t kBytes = sizeof(KeysMemory<Cut>);
+  if constexpr (kPairsIfShort<kBytes, sizeof(KeysMemory<Short>)>) {
+    if (lacks_room_for_two(kBytes)) return launch_keys<Short>(args, deltas);
+  }
+  launch_keys<Cut>(args, deltas);
 }
 
 }  // namespace
@@ -231,8 +243,8 @@ void launch_keys(const AttentionBackward<bfloat16>& args, const float* deltas) {
 void TensorCoreAttention::backward_keys(const AttentionBackward<bfloat16>& args, const float* deltas) {
   tensor_cores::visit_head_width(args.shape.head_dim, [&](auto width) {
     using namespace tensor_cores;
-    args.shape.dropout.drops() ? launch_keys<width.value, true>(args, deltas)
-                               : launch_keys<width.value, false>(args, deltas);
+    if (args.shape.dropout.drops()) return launch_keys<KeysCut<width.value, true>>(args, deltas);
+    launch_keys_without_dropout<width.value>(args, deltas);
   });
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "ops/attention/tensor_cores/paired_blocks.h"
 #include "ops/attention/tensor_cores/rows.h"
 #include "ops/device/block.h"
 
@@ -176,22 +177,13 @@ void launch_tiles(const PassKernels& names, const typename Warp::Args& args, std
                args, tiles.tiles(), tiles.count());
 }
 
-/// Shared memory of a multiprocessor where it is scarce: compute capability 8.6, 8.9 and 12.0. Each block
-/// takes some for the system, so that a block may have less.
-inline constexpr std::size_t kScarceBytes = 100 << 10, kSystemBytes = 1 << 10;
-
-constexpr bool two_blocks_fit(std::size_t block_bytes, std::size_t multiprocessor_bytes) {
-  return 2 * (block_bytes + kSystemBytes) <= multiprocessor_bytes;
-}
-
 /// launch_tiles(), with fewer keys per step on a GPU where that lets two blocks share a multiprocessor and
-/// more keys do not: one block alone does not hide the time that its loads take.
+/// more keys do not.
 template <class Warp, class NarrowWarp>
 void launch_tiles_in_pairs(const PassKernels& names, const typename Warp::Args& args, std::int64_t num_rows) {
-  constexpr std::size_t kBytes = sizeof(PassMemory<Warp>), kNarrowBytes = sizeof(PassMemory<NarrowWarp>);
-  if constexpr (!two_blocks_fit(kBytes, kScarceBytes) && two_blocks_fit(kNarrowBytes, kScarceBytes)) {
-    if (!two_blocks_fit(kBytes, cuda::limits().shared_bytes_per_block + kSystemBytes))
-      return launch_tiles<NarrowWarp>(names, args, num_rows);
+  constexpr std::size_t kBytes = sizeof(PassMemory<Warp>);
+  if constexpr (kPairsIfShort<kBytes, sizeof(PassMemory<NarrowWarp>)>) {
+    if (lacks_room_for_two(kBytes)) return launch_tiles<NarrowWarp>(names, args, num_rows);
   }
   launch_tiles<Warp>(names, args, num_rows);
 }
