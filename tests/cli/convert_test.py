@@ -203,8 +203,9 @@ class FromARun(ConvertTest):
         self.convert("long", "mean", "--format", "moh", "--average", 3)
         self.assertEqual(self.info("mean.safetensors")["hash"], self.info("mean")["hash"])
         self.convert(folders[1], "earlier.safetensors", "--average", 2)
+        self.convert("long", "chosen.safetensors", "--average", "8,4")
         singles = [elements(folder / "model.safetensors") for folder in folders]
-        for name, of in (("mean.safetensors", singles), ("earlier.safetensors", singles[:2])):
+        for name, of in (("mean.safetensors", singles), ("earlier.safetensors", singles[:2]), ("chosen.safetensors", singles[::2])):
             for tensor, (shape, numbers) in elements(self.folder / name).items():
                 self.assertEqual(shape, of[0][tensor][0])
                 for got, *parts in zip(numbers, *(one[tensor][1] for one in of), strict=True):
@@ -216,6 +217,9 @@ class FromARun(ConvertTest):
 
         self.assert_says(refused("long", 4), "expected 4 checkpoints up to step_00000008, found 3", "checkpoint.keep_last")
         self.assert_says(refused("mean.safetensors", 2, code=support.CONFIG_ERROR), "--average: expected a run, or a checkpoint")
+        self.assert_says(refused("long", "4,5"), "long/checkpoints: expected a checkpoint of step 5, found steps 4, 6, 8", "checkpoint.keep")
+        self.assert_says(refused("long", "4,4", code=support.CONFIG_ERROR), "--average: expected different steps")
+        self.assert_says(refused("long", 0, code=support.CONFIG_ERROR), "--average")
         self.train({"output.dir": "wide", "model.intermediate": 24, "train.steps": 5, "checkpoint.every": 5})
         shutil.copytree(self.newest("wide"), folders[0].parent / "step_00000005")
         self.assert_says(refused("long", 3), "step_00000005", "model.intermediate: expected 48, as in ", "found 24")

@@ -121,8 +121,9 @@ void add_convert(const Commands& commands) {
       .add_option(
           "--average", options.average,
           "Convert the mean of the weights of so many checkpoints of a run: the newest, or those up to "
-          "the one of --from")
-      ->check(CLI::Range(1, 1000));
+          "the one of --from; or of the checkpoints of several steps, separated by commas")
+      ->delimiter(',')
+      ->check(CLI::PositiveNumber);
   command.add_option("--dtype", args.dtype, "Element type of the result")
       ->check(CLI::IsMember({"keep", "float32", "bfloat16", "float16"}));
   command.add_option("--shard-size", args.shard_size, "Split into files of at most this size: 5GB, 500MiB");
@@ -142,6 +143,7 @@ Examples:
   moh convert --from llama3-8b/ --to llama3-8b-moh --format moh
   moh convert --from runs/llm/quickstart --to exported --format hf --dtype bfloat16 --shard-size 5GB
   moh convert --from runs/translation/base --average 10 --to averaged --format moh
+  moh convert --from runs/llm/base --average 2000,3000,4000 --to averaged --format moh
   moh convert --from dit.pt --part ema --to dit.safetensors)");
 }
 

@@ -275,7 +275,7 @@ ConvertReport convert_model(const ConvertOptions& asked, const Families& familie
   ConvertOptions options = asked;
   if (!is_file_output(asked) && !asked.to.has_filename()) options.to = asked.to.parent_path();  // "out/"
   restore_replaced(options.to);
-  if (options.average > 1) source.take_mean(options.average);
+  if (options.average != std::vector<std::int64_t>{1}) source.take_mean(options.average);
   source.weights();  // errors of the source come before those of the destination
   check_destination(options, source);
   ConvertReport report;

@@ -23,8 +23,9 @@ struct ConvertOptions {
   std::filesystem::path from;
   std::filesystem::path to;
   WeightFormat format = WeightFormat::kSafetensors;
-  std::string part;                ///< one of several models in a PyTorch file
-  std::int64_t average = 1;        ///< the mean of so many checkpoints of a run, up to `from`
+  std::string part;  ///< one of several models in a PyTorch file
+  /// {N}: the mean of N checkpoints of a run, up to `from`; several: of those of these steps.
+  std::vector<std::int64_t> average = {1};
   std::string_view dtype;          ///< "F32", "BF16" or "F16" for all tensors; empty: unchanged
   std::uint64_t shard_bytes = 0;   ///< maximum size of a file; 0: one file
   std::filesystem::path config;    ///< a run's YAML that describes the model; empty: the one next to `from`

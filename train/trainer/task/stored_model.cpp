@@ -1,6 +1,7 @@
 #include "train/trainer/task/stored_model.h"
 
 #include <algorithm>
+#include <set>
 #include <string_view>
 #include <utility>
 
@@ -48,9 +49,6 @@ bool mention_average(const std::vector<std::string>& overrides) {
 
 /// The last `count` checkpoints of a run up to this one, in the order of their steps.
 std::vector<fs::path> checkpoints_up_to(const ModelLocation& location, std::int64_t count) {
-  if (!location.is_checkpoint)
-    throw ConfigError(error_message("--average", "", "a run, or a checkpoint in its folder `checkpoints`",
-                                    location.weights.string()));
   const std::string where = location.weights.parent_path().string();
   std::vector<fs::path> folders;
   for (const CheckpointInfo& each : list_checkpoints(location.weights.parent_path())) {
@@ -62,6 +60,22 @@ std::vector<fs::path> checkpoints_up_to(const ModelLocation& location, std::int6
         where, "", std::to_string(count) + " checkpoints up to " + location.weights.filename().string(),
         std::to_string(folders.size()), "checkpoint.keep_last says how many a run keeps"));
   folders.erase(folders.begin(), folders.end() - count);
+  return folders;
+}
+
+/// The checkpoints of a run that StoredModel::take_mean() averages.
+std::vector<fs::path> averaged_checkpoints(const ModelLocation& location,
+                                           std::span<const std::int64_t> numbers) {
+  if (!location.is_checkpoint)
+    throw ConfigError(error_message("--average", "", "a run, or a checkpoint in its folder `checkpoints`",
+                                    location.weights.string()));
+  if (numbers.size() == 1) return checkpoints_up_to(location, numbers.front());
+  const std::set<std::int64_t> steps(numbers.begin(), numbers.end());
+  if (steps.size() < numbers.size())
+    throw ConfigError(error_message("--average", "", "different steps", "one that comes twice"));
+  std::vector<fs::path> folders;
+  const fs::path of_run = location.weights.parent_path();
+  for (const std::int64_t step : steps) folders.push_back(folder_of_step(of_run, step, of_run.string()));
   return folders;
 }
 
@@ -120,9 +134,9 @@ void StoredModel::require_same_model(const StoredModel& other) const {
                                       first.expected + ", as in " + path().string(), first.found));
 }
 
-void StoredModel::take_mean(std::int64_t count) {
+void StoredModel::take_mean(std::span<const std::int64_t> numbers) {
   std::vector<std::unique_ptr<WeightFile>> files;
-  for (const fs::path& folder : checkpoints_up_to(location_, count)) {
+  for (const fs::path& folder : averaged_checkpoints(location_, numbers)) {
     const StoredModel other(folder, *families_, part_);
     require_same_model(other);
     files.push_back(open_weights(other.location_, part_));

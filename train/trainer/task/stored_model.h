@@ -40,10 +40,11 @@ class StoredModel {
   void take_evaluated_part(const std::vector<std::string>& settings,
                            const std::vector<std::string>& overrides);
 
-  /// Takes the mean of the weights of `count` checkpoints of a run (averaged_weights.h), those up to this
-  /// one, in its place. Throws ConfigError for a model that is no checkpoint, CheckpointError if there are
-  /// fewer, one of them is incomplete, or they are of different models.
-  void take_mean(std::int64_t count);
+  /// Takes the mean of the weights of checkpoints of a run (averaged_weights.h) in place of its own: of one
+  /// number, of so many up to this one; of several, of the checkpoints of these steps. Throws ConfigError for
+  /// a model that is no checkpoint, CheckpointError if one of them is not there or incomplete, or they are of
+  /// different models.
+  void take_mean(std::span<const std::int64_t> numbers);
 
   /// Opens the weights under the names of a model's parameters (under_names_of()).
   void take_names_of(std::span<const WeightInfo> parameters, const ParameterNames& names);

@@ -131,6 +131,15 @@ std::string listed_steps(std::span<const CheckpointInfo> checkpoints) {
 
 }  // namespace
 
+fs::path folder_of_step(const fs::path& checkpoints_folder, std::int64_t step, const std::string& where) {
+  const std::vector<CheckpointInfo> found = list_checkpoints(checkpoints_folder);
+  if (std::ranges::find(found, step, &CheckpointInfo::step) == found.end())
+    throw CheckpointError(error_message(where, "", "a checkpoint of step " + std::to_string(step),
+                                        "steps " + listed_steps(found),
+                                        "checkpoint.keep keeps further ones"));
+  return checkpoints_folder / checkpoint_folder_name(step);
+}
+
 fs::path path_of_step(const fs::path& path) {
   const std::string text = path.string();
   const std::size_t at = text.rfind('@');
@@ -139,13 +148,7 @@ fs::path path_of_step(const fs::path& path) {
   const char* end = text.data() + text.size();
   const auto number = std::from_chars(text.data() + at + 1, end, step);
   if (number.ec != std::errc() || number.ptr != end || step < 0) return path;
-  const fs::path folder = fs::path(text.substr(0, at)) / "checkpoints";
-  const std::vector<CheckpointInfo> found = list_checkpoints(folder);
-  if (std::ranges::find(found, step, &CheckpointInfo::step) == found.end())
-    throw CheckpointError(error_message(text, "", "a checkpoint of step " + std::to_string(step),
-                                        "steps " + listed_steps(found),
-                                        "checkpoint.keep keeps further ones"));
-  return folder / checkpoint_folder_name(step);
+  return folder_of_step(fs::path(text.substr(0, at)) / "checkpoints", step, text);
 }
 
 fs::path resolve_checkpoint(const fs::path& given) {

@@ -58,6 +58,11 @@ std::optional<std::int64_t> step_of_folder_name(std::string_view name);
 /// Checksums of the files are verified when they are read (stored_checkpoint.h).
 std::vector<CheckpointInfo> list_checkpoints(const std::filesystem::path& checkpoints_folder);
 
+/// The folder of a step in a folder `checkpoints`. Throws CheckpointError, which begins with `where`, if it
+/// has no checkpoint of the step.
+std::filesystem::path folder_of_step(const std::filesystem::path& checkpoints_folder, std::int64_t step,
+                                     const std::string& where);
+
 /// The path of a checkpoint that a user names by its run and its step: RUN/checkpoints/step_00001200 for
 /// "RUN@1200". Another path, and one that exists, stays as it is. Throws CheckpointError if the run has no
 /// checkpoint of the step.
