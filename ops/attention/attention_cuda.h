@@ -16,7 +16,7 @@ struct CudnnPasses {
 /// of rows of all lists: `num_rows`. Without lists (rows is null), all pairs are computed.
 template <class T>
 struct CudaAttention {
-  /// What cuDNN computes of this call, and of its gradient if there is args.lse, according to math_mode().
+  /// The passes that cuDNN computes of this call, the gradient only if there is args.lse, by math_mode().
   /// Throws DeviceError when the mode requires cuDNN but cuDNN does not support both.
   static CudnnPasses for_cudnn(std::string_view op, const AttentionForward<T>& args);
   /// The log-sum-exp of all pairs as backward() takes it, in list order and in powers of two, from that of

@@ -166,9 +166,10 @@ void aggregated_rows_kernel(Backward<T> b) {
   if (p.shape.window > 0) add_neighbours(p, list, scores, row);
 
   // The rounding of lse scales all probabilities alike, and the difference would not: it is of large numbers.
-  const float one = 1 / row.total;
-  row.delta *= one;
-  const Slice dquery = Slice::mix(row.gate * one, row.along, -row.gate * one * row.delta, row.mean);
+  const float inverse_total = 1 / row.total;
+  row.delta *= inverse_total;
+  const Slice dquery =
+      Slice::mix(row.gate * inverse_total, row.along, -row.gate * inverse_total * row.delta, row.mean);
   Slice unit = query_row<Slice>(p, p.q, list, row.pair);
   unit.scale(row.inverse);
   const float along =
