@@ -1,5 +1,7 @@
 #include "core/storage.h"
 
+#include <utility>
+
 #include "core/cuda/backend.h"
 #include "core/dry_run.h"
 #include "core/error.h"
@@ -41,7 +43,25 @@ void Storage::set_purpose(MemoryPurpose purpose) {
   purpose_ = purpose;
 }
 
-Storage::~Storage() {
+void Storage::release_until_read(std::function<std::shared_ptr<Storage>()> remake) {
+  MOH_CHECK(owner_ == nullptr && !remake_, "only memory of its own is released, and once");
+  free_block();
+  data_ = nullptr;
+  remake_ = std::move(remake);
+}
+
+void Storage::restore() {
+  const MemoryPurposeScope purpose(purpose_);
+  const std::shared_ptr<Storage> made = std::exchange(remake_, {})();
+  MOH_CHECK(
+      made.use_count() == 1 && made->owner_ == nullptr && made->bytes_ == bytes_ && made->device_ == device_,
+      "what is remade is of the same size and device, and nobody else's");
+  made->set_purpose(purpose_);
+  std::swap(data_, made->data_);
+  std::swap(dry_, made->dry_);
+}
+
+void Storage::free_block() noexcept {
   if (owner_ != nullptr || data_ == nullptr) return;
   if (dry_) {
     dry_->release(data_, bytes_, device_, purpose_);
@@ -50,6 +70,10 @@ Storage::~Storage() {
   } else {
     cuda::release(data_, bytes_, purpose_);
   }
+}
+
+Storage::~Storage() {
+  free_block();
 }
 
 }  // namespace moh

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <memory>
 
 #include "core/allocator.h"
@@ -24,7 +25,17 @@ class Storage {
   Storage(const Storage&) = delete;
   Storage& operator=(const Storage&) = delete;
 
-  std::byte* data() { return data_; }
+  std::byte* data() {
+    if (remake_) [[unlikely]]
+      restore();
+    return data_;
+  }
+  /// Frees the block until data() is called the next time, by one thread: then `remake` is called once, and
+  /// its block becomes that of this storage. It returns storage of this size and device that nothing else
+  /// uses.
+  void release_until_read(std::function<std::shared_ptr<Storage>()> remake);
+  /// The block as it is: null while it is released.
+  const std::byte* block() const { return data_; }
   std::size_t bytes() const { return bytes_; }
   Device device() const { return device_; }
   bool is_borrowed() const { return owner_ != nullptr; }
@@ -34,12 +45,16 @@ class Storage {
 
  private:
   Storage() = default;
+  void free_block() noexcept;
+  void restore();
+
   std::byte* data_ = nullptr;
   std::size_t bytes_ = 0;
   Device device_;
   MemoryPurpose purpose_ = MemoryPurpose::kActivation;
   std::shared_ptr<const void> owner_;
-  std::shared_ptr<DryMemory> dry_;  // where a dry run counts the block; null: it is real
+  std::shared_ptr<DryMemory> dry_;                    // where a dry run counts the block; null: it is real
+  std::function<std::shared_ptr<Storage>()> remake_;  // the block is free until it is called
 };
 
 }  // namespace moh

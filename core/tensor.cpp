@@ -108,7 +108,7 @@ Tensor::Tensor(std::shared_ptr<Storage> storage, std::size_t offset_bytes, const
                                    "a shape within " + std::to_string(storage_->bytes()) + " bytes",
                                    "more, from byte " + std::to_string(offset_)));
   }
-  const auto address = reinterpret_cast<std::uintptr_t>(storage_->data()) + offset_;
+  const auto address = reinterpret_cast<std::uintptr_t>(storage_->block()) + offset_;
   MOH_CHECK(address % dtype_size(dtype) == 0, "a tensor's first element must be aligned to its size");
 }
 
@@ -151,6 +151,25 @@ Tensor Tensor::slice(std::int64_t begin, std::int64_t end) const {
 Tensor Tensor::select(std::int64_t index) const {
   require_rank("select", *this);
   return slice(index, index + 1).reshape(without_leading(shape_));
+}
+
+bool Tensor::is_same(const Tensor& other) const {
+  return storage_ == other.storage_ && offset_ == other.offset_ && shape_ == other.shape_ &&
+         dtype_ == other.dtype_;
+}
+
+bool Tensor::is_followed_by(const Tensor& next) const {
+  return storage_ == next.storage_ && dtype_ == next.dtype_ && offset_ + bytes() == next.offset_;
+}
+
+void Tensor::release_until_read(std::function<Tensor()> remake) const {
+  MOH_CHECK(offset_ == 0 && bytes() == storage_->bytes(), "a part of a block is not released alone");
+  storage_->release_until_read([remake = std::move(remake), shape = shape_, dtype = dtype_] {
+    const Tensor made = remake();
+    MOH_CHECK(made.shape_ == shape && made.dtype_ == dtype && made.offset_ == 0,
+              "what is remade has the same shape and dtype");
+    return made.storage_;
+  });
 }
 
 Tensor Tensor::clone() const {
@@ -290,6 +309,20 @@ template Tensor tensor_of(const Shape&, std::span<const double>);
 template Tensor tensor_of(const Shape&, std::span<const std::int32_t>);
 template Tensor tensor_of(const Shape&, std::span<const std::int64_t>);
 template Tensor tensor_of(const Shape&, std::span<const std::uint8_t>);
+
+Tensor joined_rows(std::span<const Tensor> parts) {
+  if (parts.empty()) return {};
+  std::int64_t rows = parts.front().dim(0);
+  for (std::size_t i = 1; i < parts.size(); ++i) {
+    const bool fits = without_leading(parts[i].shape()) == without_leading(parts.front().shape());
+    if (!fits || !parts[i - 1].is_followed_by(parts[i])) return {};
+    rows += parts[i].dim(0);
+  }
+  const Tensor& first = parts.front();
+  std::vector<std::int64_t> extents(first.shape().extents().begin(), first.shape().extents().end());
+  extents[0] = rows;
+  return Tensor(first.storage_, first.offset_, Shape(std::span<const std::int64_t>(extents)), first.dtype_);
+}
 
 std::string describe(const Tensor& tensor) {
   if (!tensor.defined()) return "an undefined tensor";

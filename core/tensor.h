@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <initializer_list>
 #include <memory>
 #include <span>
@@ -74,13 +75,24 @@ class Tensor {
   /// Whether every element is finite; synchronizes with a GPU.
   bool all_finite() const;
 
+  /// Frees the memory until an element is read the next time: then `remake`, which must return the same
+  /// values in a new tensor of this shape and dtype, is called once. For all handles, views included. Only of
+  /// a tensor that is the whole of its storage.
+  void release_until_read(std::function<Tensor()> remake) const;
+
   /// Counts this tensor's storage under another purpose from now on.
   void set_purpose(MemoryPurpose purpose) const { storage_->set_purpose(purpose); }
   bool shares_storage_with(const Tensor& other) const { return storage_ == other.storage_; }
+  /// Whether both are the same elements in memory, under one shape and dtype.
+  bool is_same(const Tensor& other) const;
+  /// Whether the first element of `next`, of the same dtype, lies right behind the last one of this tensor,
+  /// in the same storage.
+  bool is_followed_by(const Tensor& next) const;
   /// Whether this is the only handle to its storage, so that writes are visible through no other tensor.
   bool is_unique() const { return storage_.use_count() == 1 && !storage_->is_borrowed(); }
 
  private:
+  friend Tensor joined_rows(std::span<const Tensor> parts);
   void require_dtype(DType dtype) const;
 
   std::shared_ptr<Storage> storage_;
@@ -108,6 +120,10 @@ template <class T>
 Tensor tensor_of(const Shape& shape, const std::vector<T>& values) {
   return tensor_of<T>(shape, std::span<const T>(values));
 }
+
+/// The rows of `parts`, of a rank of 1 or more and shapes that differ in the leading extent alone, as one
+/// tensor: a view, where each lies right behind the one before it; else undefined.
+Tensor joined_rows(std::span<const Tensor> parts);
 
 /// "[8, 256] float32", for messages.
 std::string describe(const Tensor& tensor);

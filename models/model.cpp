@@ -40,9 +40,7 @@ std::vector<NamedParameter> router_parameters(const Model& model) {
     if (router == nullptr) continue;
     for (const NamedParameter& of_router : router->parameters()) {
       const Tensor value = of_router.variable.value();
-      const auto same = [&](const NamedParameter& p) {
-        return p.variable.value().shares_storage_with(value);
-      };
+      const auto same = [&](const NamedParameter& p) { return p.variable.value().is_same(value); };
       found.push_back(*std::ranges::find_if(all, same));
     }
   }

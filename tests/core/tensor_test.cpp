@@ -7,6 +7,7 @@
 #include <limits>
 #include <numeric>
 
+#include "core/allocator.h"
 #include "core/cpu_isa.h"
 #include "core/error.h"
 
@@ -44,6 +45,51 @@ TEST_CASE("tensor: a slice or row out of range is refused") {
   CHECK_THROWS_AS(x.select(3), ShapeError);
   CHECK_THROWS_WITH(zeros({}, DType::kFloat32).slice(0, 1),
                     "slice: rank: expected 1 or more, found a scalar");
+}
+
+TEST_CASE("tensor: released memory is filled anew when an element is read, for all handles") {
+  const auto bytes = [] {
+    return CpuAllocator::instance().stats().of(MemoryPurpose::kActivation).current_bytes;
+  };
+  const std::int64_t before = bytes();
+  const Tensor x = full({1 << 16, 2}, 3, DType::kFloat32), row = x.select(5);
+  const std::int64_t with_x = bytes();
+  int calls = 0;
+  const auto remake = [&calls] {
+    ++calls;
+    return full({1 << 16, 2}, 3, DType::kFloat32);
+  };
+  x.release_until_read(remake);
+  CHECK(bytes() == before);
+  CHECK(x.reshape({1 << 17}).numel() == 1 << 17);  // looks at no element
+  CHECK(calls == 0);
+  CHECK(row.data<float>()[1] == 3);
+  CHECK(x.data<float>()[0] == 3);
+  CHECK(calls == 1);
+  CHECK(bytes() == with_x);
+  CHECK_THROWS_AS(row.release_until_read(remake), InternalError);
+  x.release_until_read(remake);
+  CHECK_THROWS_AS(x.release_until_read(remake), InternalError);
+  const Tensor other = zeros({4}, DType::kFloat32);
+  other.release_until_read([] { return zeros({3}, DType::kFloat32); });
+  CHECK_THROWS_AS(other.raw(), InternalError);
+}
+
+TEST_CASE("tensor: rows that lie one behind the other are joined, in a view") {
+  const Tensor x = tensor_of<float>({4, 2}, {0, 1, 2, 3, 4, 5, 6, 7});
+  const Tensor a = x.slice(0, 1), b = x.slice(1, 3), c = x.slice(3, 4);
+  CHECK(a.is_followed_by(b));
+  CHECK_FALSE(a.is_followed_by(c));
+  CHECK_FALSE(b.is_followed_by(a));
+  CHECK(joined_rows(std::array{a, b, c}).is_same(x));
+  CHECK(joined_rows(std::array{b, c}).is_same(x.slice(1, 4)));
+  CHECK(joined_rows(std::array{b}).is_same(b));
+  CHECK_FALSE(joined_rows(std::array{a, c}).defined());
+  CHECK_FALSE(joined_rows(std::array{a, b.clone()}).defined());
+  CHECK_FALSE(joined_rows(std::array{a, b.reshape({1, 4})}).defined());
+  CHECK_FALSE(joined_rows({}).defined());
+  CHECK_FALSE(x.is_same(x.reshape({2, 4})));
+  CHECK_FALSE(a.is_same(x.slice(1, 2)));
 }
 
 TEST_CASE("tensor: an empty tensor may be sliced whatever its other extents are") {

@@ -110,7 +110,7 @@ RouterWeights calibrated_start(const Model& model, const std::vector<NamedParame
     const Variable map = routed_map_of(of_layers[layer]);
     if (!map.defined()) continue;
     for (RouterWeights::Entry& entry : weights.entries) {
-      if (entry.parameter.value().shares_storage_with(map.value()))
+      if (entry.parameter.value().is_same(map.value()))
         entry.value = fits.routed_map(static_cast<std::int64_t>(layer), options);
     }
   }

@@ -74,7 +74,7 @@ WeightsScope::WeightsScope(const std::vector<NamedParameter>& parameters,
     const auto value = std::ranges::find(values, parameter.name, &NamedTensor::name);
     MOH_CHECK(value != values.end(), "WeightsScope: a value for each parameter");
     const Tensor& place = parameter.variable.value();
-    if (value->tensor.shares_storage_with(place)) continue;
+    if (value->tensor.is_same(place)) continue;
     own_.push_back(place.clone());
     places_.push_back(place);
     place.copy_from(value->tensor.to(place.dtype()));
