@@ -27,11 +27,6 @@ std::uint64_t next_sequence() {
   return ++sequence;
 }
 
-/// Whether both are the same elements; several gradients may lie in one storage.
-bool is_same(const Tensor& a, const Tensor& b) {
-  return a.shares_storage_with(b) && a.raw() == b.raw() && a.shape() == b.shape() && a.dtype() == b.dtype();
-}
-
 }  // namespace
 
 struct Variable::State {
@@ -48,12 +43,24 @@ struct Variable::State {
   int output = 0;
 };
 
+/// Where the gradient of an op's input goes: to the op that computed it, or to a leaf; to neither if the
+/// input requires none. It does not keep the input's value: what the backward pass reads is in its closure.
+struct Edge {
+  std::shared_ptr<Node> node;
+  int output = 0;  // of the node
+  Variable leaf;
+  Shape shape;
+  DType dtype = DType::kFloat32;
+
+  bool leads_somewhere() const { return node != nullptr || leaf.requires_grad(); }
+};
+
 /// One recorded op. Nodes are numbered as they are made, so an op's number is above those of its inputs.
 class Node {
  public:
   std::string name;
   std::uint64_t sequence = 0;
-  std::vector<Variable> inputs;
+  std::vector<Edge> inputs;
   std::vector<Variable> captured;  // leaves that `backward` adds to
   MathMode math_mode;              // of the forward pass
   std::size_t num_outputs = 0;
@@ -69,7 +76,6 @@ class Node {
 class Engine {
  public:
   static const std::shared_ptr<Node>& node_of(const Variable& v) { return v.state_->node; }
-  static int output_of(const Variable& v) { return v.state_->output; }
   static bool has_node(const Variable& v) { return v.defined() && v.state_->node != nullptr; }
   static const void* identity(const Variable& v) { return v.state_.get(); }
   static bool is_among(std::span<const Variable> variables, const Variable& v) {
@@ -78,11 +84,11 @@ class Engine {
   static void note_unrecorded(const Variable& v) {
     if (met_gradients != nullptr && v.requires_grad() && !has_node(v)) met_gradients->add(v);
   }
-  /// Drops the handle; returns the node if this was the last reference to the variable.
-  static std::shared_ptr<Node> release(Variable& v) {
-    std::shared_ptr<State> state = std::move(v.state_);
-    if (state == nullptr || state.use_count() > 1) return nullptr;
-    return std::move(state->node);
+  static Edge edge_to(const Variable& v) {
+    if (!v.requires_grad()) return {};
+    const State& state = *v.state_;
+    const Tensor& value = state.value;  // its shape alone, so it need not have arrived (PendingValue)
+    return {state.node, state.output, state.node ? Variable() : v, value.shape(), value.dtype()};
   }
   static void add_to_leaf(const Variable& leaf, Tensor grad);
   static void set_pending(const Variable& leaf, std::shared_ptr<PendingValue> value) {
@@ -99,11 +105,11 @@ class Engine {
 Node::~Node() {
   // Destroys a chain of nodes in a loop: recursion through destructors would overflow the stack.
   std::vector<std::shared_ptr<Node>> orphans;
-  const auto collect = [&orphans](std::vector<Variable>& handles) {
-    for (Variable& input : handles) {
-      if (std::shared_ptr<Node> node = Engine::release(input)) orphans.push_back(std::move(node));
+  const auto collect = [&orphans](std::vector<Edge>& edges) {
+    for (Edge& edge : edges) {
+      if (edge.node) orphans.push_back(std::move(edge.node));
     }
-    handles.clear();
+    edges.clear();
   };
   collect(inputs);
   while (!orphans.empty()) {
@@ -120,7 +126,7 @@ void Engine::add_to_leaf(const Variable& leaf, Tensor grad) {
         error_message("accumulate_grad", "", to_string(state.value.shape()), to_string(grad.shape())));
   }
   // An op may have begun the gradient, or added to it, and return it.
-  if (state.grad.defined() && is_same(grad, state.grad)) return;
+  if (state.grad.defined() && grad.is_same(state.grad)) return;
   const ProfileScope profile(kSumGradients);
   if (state.grad.defined()) return state.grad.add(grad);
   const DType wanted = leaf.grad_dtype();
@@ -254,7 +260,7 @@ class BackwardPass {
     for (std::size_t i = 0; i < outputs.size(); ++i) {
       if (!Engine::has_node(outputs[i])) ++leaf_contributions_[Engine::identity(outputs[i])];
     }
-    for (std::size_t i = 0; i < outputs.size(); ++i) deliver(outputs[i], Tensor(seeds[i]));
+    for (std::size_t i = 0; i < outputs.size(); ++i) deliver(Engine::edge_to(outputs[i]), Tensor(seeds[i]));
     std::sort(nodes_.begin(), nodes_.end(),
               [](const auto& a, const auto& b) { return a->sequence > b->sequence; });
     for (const std::shared_ptr<Node>& node : nodes_) visit(*node);
@@ -269,12 +275,11 @@ class BackwardPass {
       pending.pop_back();
       if (!gradients_.try_emplace(node.get(), node->num_outputs).second) continue;
       nodes_.push_back(node);
-      for (const Variable& input : node->inputs) {
-        if (!input.requires_grad()) continue;
-        if (Engine::has_node(input))
-          pending.push_back(Engine::node_of(input));
-        else
-          ++leaf_contributions_[Engine::identity(input)];
+      for (const Edge& input : node->inputs) {
+        if (input.node)
+          pending.push_back(input.node);
+        else if (input.leads_somewhere())
+          ++leaf_contributions_[Engine::identity(input.leaf)];
       }
       for (const Variable& leaf : node->captured) ++leaf_contributions_[Engine::identity(leaf)];
     }
@@ -299,25 +304,25 @@ class BackwardPass {
     MOH_CHECK(!reached || grads.size() == node.inputs.size(),
               "backward of " + node.name + ": one gradient per input");
     for (std::size_t i = 0; i < node.inputs.size(); ++i) {
-      if (node.inputs[i].requires_grad()) deliver(node.inputs[i], reached ? std::move(grads[i]) : Tensor());
+      if (node.inputs[i].leads_somewhere()) deliver(node.inputs[i], reached ? std::move(grads[i]) : Tensor());
     }
     for (const Variable& leaf : node.captured) deliver_to_leaf(leaf, Tensor());
     node.inputs.clear();
     node.captured.clear();
   }
 
-  void deliver(const Variable& to, Tensor grad) {
+  void deliver(const Edge& to, Tensor grad) {
     if (grad.defined()) {
-      MOH_CHECK(grad.shape() == to.shape(), "a gradient has the shape of its variable");
+      MOH_CHECK(grad.shape() == to.shape, "a gradient has the shape of its variable");
     }
-    if (!Engine::has_node(to)) return deliver_to_leaf(to, std::move(grad));
+    if (!to.node) return deliver_to_leaf(to.leaf, std::move(grad));
     if (!grad.defined()) return;
-    if (grad.dtype() != to.dtype()) {
-      MOH_CHECK(grad.dtype() == accumulate_dtype(to.dtype()),
+    if (grad.dtype() != to.dtype) {
+      MOH_CHECK(grad.dtype() == accumulate_dtype(to.dtype),
                 "a gradient has the dtype of its variable, or the one it is summed in");
-      grad = grad.to(to.dtype());
+      grad = grad.to(to.dtype);
     }
-    Tensor& sum = gradients_[Engine::node_of(to).get()][static_cast<std::size_t>(Engine::output_of(to))];
+    Tensor& sum = gradients_[to.node.get()][static_cast<std::size_t>(to.output)];
     if (!sum.defined()) {
       sum = std::move(grad);
       return;
@@ -381,7 +386,7 @@ std::vector<Variable> record_outputs(std::string_view name, std::vector<Tensor> 
     node = std::make_shared<Node>();
     node->name = name;
     node->sequence = next_sequence();
-    node->inputs = inputs;
+    for (const Variable& input : inputs) node->inputs.push_back(Engine::edge_to(input));
     node->captured = std::move(captured);
     node->num_outputs = outputs.size();
     node->math_mode = math_mode();
@@ -447,17 +452,15 @@ std::vector<std::string> graph_op_names(const Variable& output) {
   std::set<std::string> names;
   std::set<const Node*> seen;
   std::vector<const Node*> pending;
-  const auto visit = [&](const Variable& v) {
-    if (!Engine::has_node(v)) return;
-    const Node* node = Engine::node_of(v).get();
-    if (seen.insert(node).second) pending.push_back(node);
+  const auto visit = [&](const Node* node) {
+    if (node != nullptr && seen.insert(node).second) pending.push_back(node);
   };
-  visit(output);
+  visit(Engine::node_of(output).get());
   while (!pending.empty()) {
     const Node* node = pending.back();
     pending.pop_back();
     names.insert(node->name);
-    for (const Variable& input : node->inputs) visit(input);
+    for (const Edge& input : node->inputs) visit(input.node.get());
   }
   return {names.begin(), names.end()};
 }

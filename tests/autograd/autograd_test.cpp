@@ -3,6 +3,7 @@
 
 #include "autograd/node.h"
 #include "autograd/recompute.h"
+#include "core/allocator.h"
 #include "core/error.h"
 #include "core/random.h"
 #include "ops/norm/rms_norm.h"
@@ -176,6 +177,18 @@ TEST_CASE("autograd: what was saved is released as the pass goes, and a second p
   CHECK(watch.expired());
   CHECK_THROWS_WITH(y.backward(ones2()),
                     Catch::Contains("keeps: backward() has already run through this graph"));
+}
+
+TEST_CASE("autograd: a value that no backward pass reads is freed with the last handle to it") {
+  const auto bytes = [] { return CpuAllocator::instance().stats().total.current_bytes; };
+  const Variable x(full({1 << 16}, 3, DType::kFloat32), true);
+  Variable y = times(x, 2);
+  const std::int64_t with_one = bytes();
+  y = times(y, 2);
+  y = plus(y, times(y, 2));
+  CHECK(bytes() == with_one);
+  y.backward(full({1 << 16}, 1, DType::kFloat32));
+  CHECK(first(x.grad()) == 12);
 }
 
 TEST_CASE("autograd: refusals") {
