@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <utility>
 
+#include "autograd/dry_reads.h"
+
 namespace moh {
 
 namespace {
@@ -11,16 +13,26 @@ namespace {
 thread_local bool in_recomputation = false;
 thread_local bool in_first_run = false;
 
+/// While it lives, what runs in this thread has run before.
+class SecondRunScope {
+ public:
+  SecondRunScope() : outer_(std::exchange(in_recomputation, true)) {}
+  ~SecondRunScope() { in_recomputation = outer_; }
+  SecondRunScope(const SecondRunScope&) = delete;
+  SecondRunScope& operator=(const SecondRunScope&) = delete;
+
+ private:
+  bool outer_;
+};
+
 /// Marks the second run, and rewinds the generator to its state at the start of the first run.
 class Recomputation {
  public:
   Recomputation(Generator* generator, std::uint64_t state)
-      : generator_(generator), resume_at_(generator ? generator->state() : 0), outer_(in_recomputation) {
-    in_recomputation = true;
+      : generator_(generator), resume_at_(generator ? generator->state() : 0) {
     if (generator_) generator_->restore(state);
   }
   ~Recomputation() {
-    in_recomputation = outer_;
     if (generator_) generator_->restore(resume_at_);
   }
   Recomputation(const Recomputation&) = delete;
@@ -29,7 +41,7 @@ class Recomputation {
  private:
   Generator* generator_;
   std::uint64_t resume_at_;
-  bool outer_;
+  SecondRunScope second_run_;
   GradMode recording_{true};
 };
 
@@ -106,6 +118,16 @@ std::vector<Variable> recompute(const Segment& segment, const std::vector<Variab
         return run_again(segment, values, needs_grad, generator, state, dys);
       },
       std::move(captured));
+}
+
+void recompute_when_read(const Variable& y, std::function<Variable()> again) {
+  if (!grad_enabled() || !y.requires_grad()) return;
+  y.value().release_until_read([again = std::move(again)] {
+    const NoGrad no_grad;
+    const SecondRunScope second_run;
+    return again().value();
+  });
+  read_in_dry_backward(y.value());
 }
 
 bool recomputing() {

@@ -20,6 +20,11 @@ using Segment = std::function<std::vector<Variable>(const std::vector<Variable>&
 std::vector<Variable> recompute(const Segment& segment, const std::vector<Variable>& inputs,
                                 Generator* generator = nullptr);
 
+/// Frees the value of `y`, an op's result that only backward passes will read from here on, until one does:
+/// then it is what `again` returns, the same bits, without recording. Does nothing where no backward pass
+/// follows.
+void recompute_when_read(const Variable& y, std::function<Variable()> again);
+
 /// Whether this thread is inside the second run of a recomputed segment.
 bool recomputing();
 

@@ -7,9 +7,11 @@
 #include <unordered_map>
 #include <utility>
 
+#include "autograd/dry_reads.h"
 #include "autograd/node.h"
 #include "autograd/pending_value.h"
 #include "autograd/profile.h"
+#include "core/dry_run.h"
 #include "core/error.h"
 #include "core/math_mode.h"
 
@@ -22,10 +24,18 @@ constexpr std::string_view kSumGradients = "sum_gradients";  // in profiles
 thread_local bool recording = true;
 thread_local UnrecordedGradients* met_gradients = nullptr;  // of ops that are not recorded
 
+std::atomic<std::uint64_t> last_sequence = 0;
+
 std::uint64_t next_sequence() {
-  static std::atomic<std::uint64_t> sequence = 0;
-  return ++sequence;
+  return ++last_sequence;
 }
+
+/// A tensor that the backward pass reads before the op of this number.
+struct DryRead {
+  std::uint64_t sequence;
+  Tensor tensor;
+};
+thread_local std::vector<DryRead> dry_reads;  // by ascending number
 
 }  // namespace
 
@@ -286,6 +296,11 @@ class BackwardPass {
   }
 
   void visit(Node& node) {
+    while (!dry_reads.empty() && dry_reads.back().sequence >= node.sequence) {
+      const Tensor read = std::move(dry_reads.back().tensor);
+      dry_reads.pop_back();
+      read.raw();
+    }
     std::vector<Tensor> dys = std::move(gradients_[&node]);
     const bool reached = std::any_of(dys.begin(), dys.end(), [](const Tensor& dy) { return dy.defined(); });
     if (reached && !node.backward) {
@@ -369,6 +384,10 @@ void backward(std::span<const Variable> outputs, std::span<const Tensor> seeds) 
     }
   }
   BackwardPass().run(outputs, seeds);
+}
+
+void read_in_dry_backward(const Tensor& value) {
+  if (dry_run()) dry_reads.push_back({last_sequence, value});
 }
 
 std::vector<Variable> record_outputs(std::string_view name, std::vector<Tensor> outputs,

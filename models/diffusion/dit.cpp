@@ -4,6 +4,7 @@
 #include <cmath>
 #include <string>
 
+#include "autograd/recompute.h"
 #include "core/allocator.h"
 #include "core/error.h"
 #include "models/diffusion/sinusoids.h"
@@ -63,8 +64,10 @@ DitBlock::DitBlock(const DitConfig& c, const HeadRoutingOptions& routing, std::i
              .head_dim = c.head_width(),
              .routing = routing,
              .layer = layer,
-             .gate = c.attention_gate},
+             .gate = c.attention_gate,
+             .recompute = c.recompute},
             placement),
+      recompute_(c.recompute),
       fc1_(c.hidden, c.mlp_ratio * c.hidden, true, placement),
       fc2_(c.mlp_ratio * c.hidden, c.hidden, true, placement),
       modulation_(c.hidden, kBlockRows * c.hidden, true, placement) {
@@ -80,10 +83,21 @@ LayerOutput DitBlock::forward(const Variable& x, const Variable& of_samples,
   // order.
   const Variable condition = reshape(of_samples, of_samples.shape());
   const Variable rows = reshape(modulation_(condition), {x.dim(0), kBlockRows, x.dim(2)});
-  LayerOutput attention = attn_.forward(layer_norm_modulate(x, rows, 0, kNormEps), context, condition);
-  const Variable y = gate_residual(x, attention.y, rows, kAttentionGate);
-  const Variable mlp = gelu_mlp(layer_norm_modulate(y, rows, kMlpShift, kNormEps), fc1_.weight(), fc1_.bias(),
-                                fc2_.weight(), fc2_.bias(), GeluForm::kTanh);
+  const auto normed = [&](const Variable& of, std::int64_t first) {
+    return layer_norm_modulate(of, rows, first, kNormEps);
+  };
+  const Variable attended = normed(x, 0);
+  LayerOutput attention = attn_.forward(attended, context, condition);
+  const Variable y = gate_residual(x, attention.y, rows, kAttentionGate), of_mlp = normed(y, kMlpShift);
+  const Variable mlp = gelu_mlp(of_mlp, fc1_.weight(), fc1_.bias(), fc2_.weight(), fc2_.bias(),
+                                GeluForm::kTanh, recompute_ == RecomputeLevel::kMlp);
+  if (recomputes_norms(recompute_)) {
+    const auto again = [rows = rows.detach()](const Variable& of, std::int64_t first) {
+      return [=] { return layer_norm_modulate(of, rows, first, kNormEps); };
+    };
+    recompute_when_read(attended, again(x.detach(), 0));
+    recompute_when_read(of_mlp, again(y.detach(), kMlpShift));
+  }
   return {gate_residual(y, mlp, rows, kMlpGate), std::move(attention.routing), {}};
 }
 

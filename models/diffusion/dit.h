@@ -44,6 +44,7 @@ class DitBlock : public Module {
 
  private:
   MohAttention attn_;
+  RecomputeLevel recompute_;
   Linear fc1_, fc2_, modulation_;
 };
 

@@ -67,6 +67,14 @@ Variable of_each_token(const Variable& heads, std::int64_t tokens) {
 
 }  // namespace
 
+HeadChoice HeadChoice::detached() const {
+  HeadChoice choice = *this;
+  choice.gates = gates.detach();
+  choice.z_loss = {};
+  choice.routing = {};
+  return choice;
+}
+
 HeadKinds head_kinds(const HeadRoutingOptions& options) {
   const RouterOptions& router = options.router;
   const Tensor order = head_order(router.heads, options.shared_heads);

@@ -61,6 +61,19 @@ struct HeadChoice {
   RoutingKey rule = routings::kHeads;
 
   bool projects_chosen_heads() const { return lists_of_heads.rows.defined(); }
+  /// The choice without the graph of its gates, as constants for what is recomputed.
+  HeadChoice detached() const;
+};
+
+/// HeadChoice::detached() of a choice, or null, for closures that outlive it.
+class ConstantChoice {
+ public:
+  explicit ConstantChoice(const HeadChoice* choice)
+      : choice_(choice != nullptr ? std::make_shared<const HeadChoice>(choice->detached()) : nullptr) {}
+  const HeadChoice* get() const { return choice_.get(); }
+
+ private:
+  std::shared_ptr<const HeadChoice> choice_;
 };
 
 /// The routing of one attention layer: logits of its Router, gates and selection by route_heads, pairs as its

@@ -1,6 +1,8 @@
 #pragma once
 
+#include "autograd/recompute.h"
 #include "models/module.h"
+#include "models/recompute_level.h"
 #include "ops/norm/layer_norm.h"
 
 namespace moh {
@@ -14,6 +16,11 @@ class LayerNorm : public Module {
         eps_(eps) {}
 
   Variable operator()(const Variable& x) const { return layer_norm(x, weight_, bias_, eps_); }
+  /// `normed` = (*this)(x), which only backward passes will read from here on, is recomputed if `level` says
+  /// so.
+  void recompute(RecomputeLevel level, const Variable& normed, const Variable& x) const {
+    if (recomputes_norms(level)) recompute_when_read(normed, [this, x = x.detach()] { return (*this)(x); });
+  }
 
  private:
   Variable weight_, bias_;

@@ -1,5 +1,6 @@
 #include "models/layers/moh_attention.h"
 
+#include "autograd/recompute.h"
 #include "models/layers/attention_observer.h"
 #include "ops/attention/attention.h"
 #include "ops/embedding/embedding.h"
@@ -27,7 +28,8 @@ MohAttentionOptions checked(const MohAttentionOptions& options) {
 }  // namespace
 
 MohAttention::MohAttention(const MohAttentionOptions& o, Placement placement)
-    : layer_(checked(o).layer),
+    : recompute_(checked(o).recompute),
+      layer_(o.layer),
       heads_(o.heads),
       kv_heads_(o.kv_heads > 0 ? o.kv_heads : o.heads),
       head_dim_(o.head_dim),
@@ -42,18 +44,28 @@ MohAttention::MohAttention(const MohAttentionOptions& o, Placement placement)
   add_children_of(*router_);
 }
 
+Variable MohAttention::attend(const Variable& qkv, const HeadChoice* choice) const {
+  const AttentionOptions options{.causal = false};
+  return choice != nullptr ? head_sparse_attention_packed(qkv, choice->gates, choice->lists, options)
+                           : attention_packed(qkv, heads_, kv_heads_, options);
+}
+
 LayerOutput MohAttention::forward(const Variable& x, const ForwardContext& context,
                                   const Variable& condition) const {
   std::optional<HeadChoice> choice;
   if (router_ && !context.all_heads) choice = (*router_)({.x = x, .condition = condition}, context, layer_);
   const HeadChoice* chosen = choice ? &*choice : nullptr;
   const Variable qkv = to_heads(qkv_, x, head_dim_, chosen);
-  const AttentionOptions options{.causal = false};
-  const Variable heads = choice ? head_sparse_attention_packed(qkv, choice->gates, choice->lists, options)
-                                : attention_packed(qkv, heads_, kv_heads_, options);
+  const Variable heads = attend(qkv, chosen);
   const Variable out = scaled_heads(output_gate_(x, heads), context.head_scales_of(layer_));
   if (context.observer != nullptr) show(*context.observer, x, qkv, out, chosen);
   LayerOutput output{from_heads(proj_, out, chosen), {}};
+  if (recompute_ == RecomputeLevel::kAttention) {
+    const ConstantChoice constant(chosen);
+    recompute_when_read(qkv,
+                        [=, this, x = x.detach()] { return to_heads(qkv_, x, head_dim_, constant.get()); });
+    recompute_when_read(heads, [=, this, qkv = qkv.detach()] { return attend(qkv, constant.get()); });
+  }
   if (choice) output.routing = summarize(*choice);
   return output;
 }

@@ -7,6 +7,7 @@
 #include "models/layers/head_routing.h"
 #include "models/layers/linear.h"
 #include "models/layers/output_gate.h"
+#include "models/recompute_level.h"
 
 namespace moh {
 
@@ -19,6 +20,7 @@ struct MohAttentionOptions {
   std::int64_t layer = 0;      ///< number of the layer in the model, for ForwardContext
   std::int64_t kv_heads = 0;   ///< each shared by a group of heads; 0: as many as heads
   AttentionGate gate = AttentionGate::kNone;
+  RecomputeLevel recompute = RecomputeLevel::kNone;
 };
 
 /// Self-attention of vision and diffusion transformers, Mixture-of-Head or dense (arXiv 2410.11842,
@@ -39,9 +41,12 @@ class MohAttention : public Module {
   HeadRouter* router() { return router_ ? &*router_ : nullptr; }
 
  private:
+  /// Attention of qkv [B, N, H + 2 G, d], [B, N, H, d].
+  Variable attend(const Variable& qkv, const HeadChoice* choice) const;
   void show(AttentionObserver& observer, const Variable& x, const Variable& qkv, const Variable& heads,
             const HeadChoice* choice) const;
 
+  RecomputeLevel recompute_;
   std::int64_t layer_, heads_, kv_heads_, head_dim_;
   Linear qkv_, proj_;
   OutputGate output_gate_;

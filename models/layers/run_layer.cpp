@@ -75,7 +75,7 @@ LayerOutput from_variables(const std::vector<Variable>& outputs, const Form& for
 LayerOutput run_layer(RecomputeLevel level, const std::vector<Variable>& inputs,
                       const ForwardContext& context,
                       const std::function<LayerOutput(const std::vector<Variable>&)>& layer) {
-  if (level == RecomputeLevel::kNone || !grad_enabled()) return layer(inputs);
+  if (level != RecomputeLevel::kLayer || !grad_enabled()) return layer(inputs);
   // All results of the layer are outputs of the segment, so that running it again has no side effects.
   const auto form = std::make_shared<Form>();
   const std::vector<Variable> outputs = recompute(

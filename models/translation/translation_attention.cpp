@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "autograd/node.h"
+#include "autograd/recompute.h"
 #include "core/error.h"
 #include "models/layers/attention_observer.h"
 #include "ops/attention/decode.h"
@@ -13,7 +14,8 @@ namespace moh {
 
 TranslationAttention::TranslationAttention(const TranslationConfig& c, std::int64_t layer,
                                            Placement placement)
-    : layer_(layer),
+    : recompute_(c.recompute),
+      layer_(layer),
       head_dim_(c.head_dim),
       dropout_(c.attention_dropout),
       q_proj_(c.hidden, c.heads * c.head_dim, c.attention_bias, placement),
@@ -75,6 +77,12 @@ LayerOutput TranslationAttention::forward(const Variable& x, const Variable& mem
   const Variable out = scaled_heads(output_gate_(x, heads), context.head_scales_of(layer_));
   if (context.observer != nullptr) show(*context.observer, x, p, out, mask, memory.defined());
   LayerOutput output{projected(out, p), {}};
+  if (recompute_ == RecomputeLevel::kAttention) {
+    const ConstantChoice constant(p.chosen());
+    recompute_when_read(heads, [=, q = p.q.detach(), k = p.k.detach(), v = p.v.detach()] {
+      return moh::attend(q, k, v, constant.get(), options);
+    });
+  }
   if (p.choice) output.routing = summarize(*p.choice);
   return output;
 }

@@ -57,6 +57,7 @@ class TranslationAttention : public Module {
   void show(AttentionObserver& observer, const Variable& x, const Projections& p, const Variable& heads,
             const AttentionOptions& mask, bool to_memory) const;
 
+  RecomputeLevel recompute_;
   std::int64_t layer_, head_dim_;
   double dropout_;
   Linear q_proj_, k_proj_, v_proj_, out_proj_;

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "autograd/recompute.h"
 #include "models/layers/dropped.h"
 #include "ops/activation/gelu.h"
 #include "ops/activation/relu.h"
@@ -29,6 +30,7 @@ Variable ResidualNorm::output(const Variable& x, const Variable& branch,
 FeedForward::FeedForward(const TranslationConfig& c, Placement placement)
     : activation_(c.activation),
       dropout_(c.activation_dropout),
+      recompute_(c.recompute),
       fc1_(c.hidden, c.intermediate, true, placement),
       fc2_(c.intermediate, c.hidden, true, placement),
       final_layer_norm_(c, placement) {
@@ -38,8 +40,17 @@ FeedForward::FeedForward(const TranslationConfig& c, Placement placement)
 }
 
 Variable FeedForward::operator()(const Variable& x, const ForwardContext& context) const {
-  const Variable hidden = activated(fc1_(final_layer_norm_.input(x)), activation_);
-  return final_layer_norm_.output(x, fc2_(dropped(hidden, dropout_, context)), context);
+  const Variable input = final_layer_norm_.input(x), first = fc1_(input),
+                 hidden = activated(first, activation_);
+  const Variable branch = fc2_(dropped(hidden, dropout_, context));
+  final_layer_norm_.recompute_input(input, x);
+  if (recompute_ == RecomputeLevel::kMlp)
+    recompute_when_read(first, [this, input = input.detach()] { return fc1_(input); });
+  const bool drops = context.training && dropout_ > 0;  // then the backward pass reads what is left of it
+  if (recomputes_norms(recompute_) && !drops) {
+    recompute_when_read(hidden, [this, first = first.detach()] { return activated(first, activation_); });
+  }
+  return final_layer_norm_.output(x, branch, context);
 }
 
 EncoderLayer::EncoderLayer(const TranslationConfig& c, std::int64_t layer, Placement placement)
@@ -51,7 +62,9 @@ EncoderLayer::EncoderLayer(const TranslationConfig& c, std::int64_t layer, Place
 
 LayerOutput EncoderLayer::forward(const Variable& x, const AttentionOptions& mask,
                                   const ForwardContext& context) const {
-  LayerOutput attention = self_attn_.forward(self_attn_layer_norm_.input(x), {}, mask, context);
+  const Variable input = self_attn_layer_norm_.input(x);
+  LayerOutput attention = self_attn_.forward(input, {}, mask, context);
+  self_attn_layer_norm_.recompute_input(input, x);
   const Variable h = self_attn_layer_norm_.output(x, attention.y, context);
   return {feed_forward_(h, context), std::move(attention.routing)};
 }
@@ -71,13 +84,17 @@ DecoderLayer::DecoderLayer(const TranslationConfig& c, std::int64_t layer, Place
 
 LayerOutput DecoderLayer::attend_self(const Variable& x, const AttentionOptions& mask,
                                       const ForwardContext& context) const {
-  LayerOutput attention = self_attn_.forward(self_attn_layer_norm_.input(x), {}, mask, context);
+  const Variable input = self_attn_layer_norm_.input(x);
+  LayerOutput attention = self_attn_.forward(input, {}, mask, context);
+  self_attn_layer_norm_.recompute_input(input, x);
   return {self_attn_layer_norm_.output(x, attention.y, context), std::move(attention.routing)};
 }
 
 LayerOutput DecoderLayer::attend_memory(const Variable& x, const Variable& memory,
                                         const AttentionOptions& mask, const ForwardContext& context) const {
-  LayerOutput attention = encoder_attn_.forward(encoder_attn_layer_norm_.input(x), memory, mask, context);
+  const Variable input = encoder_attn_layer_norm_.input(x);
+  LayerOutput attention = encoder_attn_.forward(input, memory, mask, context);
+  encoder_attn_layer_norm_.recompute_input(input, x);
   const Variable h = encoder_attn_layer_norm_.output(x, attention.y, context);
   return {feed_forward_(h, context), std::move(attention.routing)};
 }

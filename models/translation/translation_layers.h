@@ -12,16 +12,24 @@ namespace moh {
 class ResidualNorm : public LayerNorm {
  public:
   ResidualNorm(const TranslationConfig& config, Placement placement)
-      : LayerNorm(config.hidden, config.norm_eps, placement), place_(config.norm), dropout_(config.dropout) {}
+      : LayerNorm(config.hidden, config.norm_eps, placement),
+        place_(config.norm),
+        dropout_(config.dropout),
+        recompute_(config.recompute) {}
 
   /// The input of f.
   Variable input(const Variable& x) const { return place_ == NormPlace::kBefore ? (*this)(x) : x; }
+  /// f's input, which only backward passes will read from here on, is recomputed as the configuration says.
+  void recompute_input(const Variable& input, const Variable& x) const {
+    if (place_ == NormPlace::kBefore) recompute(recompute_, input, x);
+  }
   /// y, from x and f's result.
   Variable output(const Variable& x, const Variable& branch, const ForwardContext& context) const;
 
  private:
   NormPlace place_;
   double dropout_;
+  RecomputeLevel recompute_;
 };
 
 /// fc2(dropout(activation(fc1(x)))), position by position, in a residual branch with its norm. Parameters
@@ -36,6 +44,7 @@ class FeedForward : public Module {
  private:
   Activation activation_;
   double dropout_;
+  RecomputeLevel recompute_;
   Linear fc1_, fc2_;
   ResidualNorm final_layer_norm_;
 };

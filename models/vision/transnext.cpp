@@ -68,7 +68,8 @@ TransNext::Stage TransNext::make_stage(std::int64_t number, std::int64_t first_b
                                               .kept_keys = c.kept_keys.empty() ? 100 : c.kept_keys[s],
                                               .routing = routing[static_cast<std::size_t>(i)],
                                               .layer = i,
-                                              .gate = c.attention_gate};
+                                              .gate = c.attention_gate,
+                                              .recompute = c.recompute};
     stage.blocks.push_back(std::make_unique<TransNextBlock>(
         attention, TransNextBlock::FeedForward{glu_hidden(c, number), c.experts},
         c.drop_path * static_cast<double>(i) / last, placement));

@@ -3,6 +3,7 @@
 #include <string>
 #include <utility>
 
+#include "autograd/recompute.h"
 #include "core/error.h"
 #include "models/layers/attention_observer.h"
 #include "models/vision/transnext_patterns.h"
@@ -106,14 +107,34 @@ TransNextAttention::Operands TransNextAttention::operands_of(const Variable& x, 
   const Variable biases = cpb_fc2_(relu(cpb_fc1_(Variable(grid.positions.coordinates))));
   Operands in;
   in.cosine = {query_embedding_, temperature_, position_bias(biases, grid.positions.index)};
-  in.q = to_heads(pool_ ? pool_->q : *qkv_, x, options_.head_dim, choice);
+  in.q = queries_of(x, choice);
   if (pool_) {
     in.local = kv_heads_of(pool_->kv(x));
     in.pooled = pooled(x, grid);
-  } else if (options_.single_kv_head) {
-    in.q = repeat_heads(in.q, options_.heads, options_.heads);
   }
   return in;
+}
+
+/// Operands::q.
+Variable TransNextAttention::queries_of(const Variable& x, const HeadChoice* choice) const {
+  const Variable q = to_heads(pool_ ? pool_->q : *qkv_, x, options_.head_dim, choice);
+  return !pool_ && options_.single_kv_head ? repeat_heads(q, options_.heads, options_.heads) : q;
+}
+
+void TransNextAttention::recompute(const Variable& x, const StageGrid& grid, const Operands& in,
+                                   const Variable& heads, const HeadChoice* choice) const {
+  if (options_.recompute != RecomputeLevel::kAttention) return;
+  const ConstantChoice constant(choice);
+  const auto value_of = [](const Variable& v) { return v.defined() ? v.detach() : v; };
+  const Variable input = x.detach();
+  const Operands kept{value_of(in.q),
+                      value_of(in.local),
+                      value_of(in.pooled),
+                      {value_of(in.cosine.query_embedding), value_of(in.cosine.temperature),
+                       value_of(in.cosine.position_bias)}};
+  recompute_when_read(in.q, [=, this] { return queries_of(input, constant.get()); });
+  if (pool_) recompute_when_read(in.local, [=, this] { return kv_heads_of(pool_->kv(input)); });
+  recompute_when_read(heads, [=, this] { return heads_of(kept, grid, constant.get()); });
 }
 
 Variable TransNextAttention::heads_of(const Operands& in, const StageGrid& grid,
@@ -156,10 +177,11 @@ LayerOutput TransNextAttention::forward(const Variable& x, const StageGrid& grid
   if (router_ && !context.all_heads) choice = (*router_)({.x = x}, context, options_.layer);
   const HeadChoice* chosen = choice ? &*choice : nullptr;
   const Operands in = operands_of(x, grid, chosen);
-  const Variable heads =
-      scaled_heads(output_gate_(x, heads_of(in, grid, chosen)), context.head_scales_of(options_.layer));
+  const Variable attended = heads_of(in, grid, chosen);
+  const Variable heads = scaled_heads(output_gate_(x, attended), context.head_scales_of(options_.layer));
   if (context.observer != nullptr) show(*context.observer, x, grid, in, heads, chosen);
   LayerOutput output{from_heads(proj_, heads, chosen), {}, {}};
+  recompute(x, grid, in, attended, chosen);
   if (choice) output.routing = summarize(*choice);
   return output;
 }

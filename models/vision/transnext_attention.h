@@ -10,6 +10,7 @@
 #include "models/layers/layer_norm.h"
 #include "models/layers/linear.h"
 #include "models/layers/output_gate.h"
+#include "models/recompute_level.h"
 #include "models/vision/relative_positions.h"
 #include "ops/attention/aggregated_attention.h"
 
@@ -33,6 +34,7 @@ struct TransNextAttentionOptions {
   HeadRoutingOptions routing;    ///< with router.heads = heads; kind kNone for a dense layer
   std::int64_t layer = 0;        ///< number of the layer in the model, for ForwardContext
   AttentionGate gate = AttentionGate::kNone;
+  RecomputeLevel recompute = RecomputeLevel::kNone;
 };
 
 /// Attention of TransNeXt (Shi 2023, arXiv 2311.17132), Mixture-of-Head or dense: aggregated attention over
@@ -71,9 +73,13 @@ class TransNextAttention : public Module {
     CosineParameters cosine;
   };
 
+  Variable queries_of(const Variable& x, const HeadChoice* choice) const;
   Variable kv_heads_of(const Variable& kv) const;
   Operands operands_of(const Variable& x, const StageGrid& grid, const HeadChoice* choice) const;
   Variable heads_of(const Operands& in, const StageGrid& grid, const HeadChoice* choice) const;
+  /// Frees what the options say until the backward pass reads it.
+  void recompute(const Variable& x, const StageGrid& grid, const Operands& in, const Variable& heads,
+                 const HeadChoice* choice) const;
   void show(AttentionObserver& observer, const Variable& x, const StageGrid& grid, const Operands& in,
             const Variable& heads, const HeadChoice* choice) const;
   Variable pooled(const Variable& x, const StageGrid& grid) const;

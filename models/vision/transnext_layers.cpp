@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include "autograd/recompute.h"
 #include "models/layers/drop_path.h"
 #include "ops/conv/conv_glu.h"
 #include "ops/linalg/linear.h"
@@ -29,8 +30,9 @@ ConvGlu::Depthwise::Depthwise(std::int64_t hidden, Placement placement)
   add_child("dwconv", conv);
 }
 
-ConvGlu::ConvGlu(std::int64_t width, std::int64_t hidden, Placement placement)
-    : fc1_(width, 2 * hidden, true, placement),
+ConvGlu::ConvGlu(std::int64_t width, std::int64_t hidden, RecomputeLevel recompute, Placement placement)
+    : recompute_(recompute),
+      fc1_(width, 2 * hidden, true, placement),
       fc2_(hidden, width, true, placement),
       dwconv_(hidden, placement) {
   add_child("fc1", fc1_);
@@ -39,16 +41,24 @@ ConvGlu::ConvGlu(std::int64_t width, std::int64_t hidden, Placement placement)
 }
 
 Variable ConvGlu::operator()(const Variable& x, const GridSize& grid) const {
-  const Variable h = reshape(fc1_(x), {x.dim(0), grid.height, grid.width, -1});
-  const Variable y = conv_glu(h, dwconv_.conv.weight(), dwconv_.conv.bias());
-  return fc2_(reshape(y, {x.dim(0), x.dim(1), -1}));
+  const auto gated = [this](const Variable& of) {
+    return conv_glu(of, dwconv_.conv.weight(), dwconv_.conv.bias());
+  };
+  const Variable h = reshape(fc1_(x), {x.dim(0), grid.height, grid.width, -1}), y = gated(h);
+  Variable out = fc2_(reshape(y, {x.dim(0), x.dim(1), -1}));
+  if (recompute_ == RecomputeLevel::kMlp) {
+    recompute_when_read(h, [this, x = x.detach(), shape = h.shape()] { return reshape(fc1_(x), shape); });
+  }
+  if (recomputes_norms(recompute_)) recompute_when_read(y, [gated, h = h.detach()] { return gated(h); });
+  return out;
 }
 
-ExpertGlu::ExpertGlu(std::int64_t experts, std::int64_t width, std::int64_t hidden, Placement placement)
+ExpertGlu::ExpertGlu(std::int64_t experts, std::int64_t width, std::int64_t hidden, RecomputeLevel recompute,
+                     Placement placement)
     : gate_(width, experts, false, placement) {
   add_child("gate", gate_);
   for (std::int64_t e = 0; e < experts; ++e) {
-    experts_.push_back(std::make_unique<ConvGlu>(width, hidden, placement));
+    experts_.push_back(std::make_unique<ConvGlu>(width, hidden, recompute, placement));
     add_child("experts." + std::to_string(e), *experts_.back());
   }
 }
@@ -69,6 +79,7 @@ ExpertGlu::Output ExpertGlu::operator()(const Variable& x, const GridSize& grid)
 TransNextBlock::TransNextBlock(const TransNextAttentionOptions& attention, const FeedForward& mlp,
                                double drop_path, Placement placement)
     : drop_path_(drop_path),
+      recompute_(attention.recompute),
       norm1_(attention.width, kBlockEps, placement),
       attn_(attention, placement),
       norm2_(attention.width, kBlockEps, placement) {
@@ -76,24 +87,27 @@ TransNextBlock::TransNextBlock(const TransNextAttentionOptions& attention, const
   add_child("attn", attn_);
   add_child("norm2", norm2_);
   if (mlp.experts == 1) {
-    mlp_ = std::make_unique<ConvGlu>(attention.width, mlp.hidden, placement);
+    mlp_ = std::make_unique<ConvGlu>(attention.width, mlp.hidden, recompute_, placement);
     add_child("mlp", *mlp_);
   } else {
-    experts_ = std::make_unique<ExpertGlu>(mlp.experts, attention.width, mlp.hidden, placement);
+    experts_ = std::make_unique<ExpertGlu>(mlp.experts, attention.width, mlp.hidden, recompute_, placement);
     add_child("mlp", *experts_);
   }
 }
 
 LayerOutput TransNextBlock::forward(const Variable& x, const StageGrid& grid,
                                     const ForwardContext& context) const {
-  LayerOutput attention = attn_.forward(norm1_(x), grid, context);
-  const Variable y = add_branch(x, attention.y, drop_path_, context);
+  const Variable attended = norm1_(x);
+  LayerOutput attention = attn_.forward(attended, grid, context);
+  norm1_.recompute(recompute_, attended, x);
+  const Variable y = add_branch(x, attention.y, drop_path_, context), normed = norm2_(y);
   ExpertGlu::Output mlp;
   if (mlp_) {
-    mlp.y = (*mlp_)(norm2_(y), grid.tokens);
+    mlp.y = (*mlp_)(normed, grid.tokens);
   } else {
-    mlp = (*experts_)(norm2_(y), grid.tokens);
+    mlp = (*experts_)(normed, grid.tokens);
   }
+  norm2_.recompute(recompute_, normed, y);
   return {add_branch(y, mlp.y, drop_path_, context), std::move(attention.routing), mlp.balance};
 }
 

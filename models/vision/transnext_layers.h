@@ -31,7 +31,7 @@ class OverlapPatchEmbed : public Module {
 /// [2 F, D], `dwconv.dwconv` [F, 1, 3, 3], `fc2` [D, F].
 class ConvGlu : public Module {
  public:
-  ConvGlu(std::int64_t width, std::int64_t hidden, Placement placement);
+  ConvGlu(std::int64_t width, std::int64_t hidden, RecomputeLevel recompute, Placement placement);
   Variable operator()(const Variable& x, const GridSize& grid) const;
 
  private:
@@ -39,6 +39,7 @@ class ConvGlu : public Module {
     Depthwise(std::int64_t hidden, Placement placement);
     Conv2d conv;
   };
+  RecomputeLevel recompute_;
   Linear fc1_, fc2_;
   Depthwise dwconv_;
 };
@@ -53,7 +54,8 @@ class ExpertGlu : public Module {
     Variable y;        ///< [B, N, D]
     Variable balance;  ///< load-balance loss, as that of heads
   };
-  ExpertGlu(std::int64_t experts, std::int64_t width, std::int64_t hidden, Placement placement);
+  ExpertGlu(std::int64_t experts, std::int64_t width, std::int64_t hidden, RecomputeLevel recompute,
+            Placement placement);
   Output operator()(const Variable& x, const GridSize& grid) const;
 
  private:
@@ -76,6 +78,7 @@ class TransNextBlock : public Module {
 
  private:
   double drop_path_;
+  RecomputeLevel recompute_;
   LayerNorm norm1_;
   TransNextAttention attn_;
   LayerNorm norm2_;

@@ -53,6 +53,7 @@ VitBlock::Mlp::Mlp(std::int64_t width, std::int64_t hidden, Placement placement)
 VitBlock::VitBlock(const VitConfig& c, const HeadRoutingOptions& routing, std::int64_t layer,
                    Placement placement)
     : drop_path_(drop_path_of(c, layer)),
+      recompute_(c.recompute),
       norm1_(c.hidden, c.norm_eps, placement),
       attn_({.width = c.hidden,
              .heads = c.heads,
@@ -60,7 +61,8 @@ VitBlock::VitBlock(const VitConfig& c, const HeadRoutingOptions& routing, std::i
              .routing = routing,
              .layer = layer,
              .kv_heads = c.single_kv_head ? 1 : c.heads,
-             .gate = c.attention_gate},
+             .gate = c.attention_gate,
+             .recompute = c.recompute},
             placement),
       norm2_(c.hidden, c.norm_eps, placement),
       mlp_(c.hidden, c.mlp_ratio * c.hidden, placement) {
@@ -71,10 +73,13 @@ VitBlock::VitBlock(const VitConfig& c, const HeadRoutingOptions& routing, std::i
 }
 
 LayerOutput VitBlock::forward(const Variable& x, const ForwardContext& context) const {
-  LayerOutput attention = attn_.forward(norm1_(x), context);
-  const Variable y = add_branch(x, attention.y, drop_path_, context);
-  const Variable mlp = gelu_mlp(norm2_(y), mlp_.fc1.weight(), mlp_.fc1.bias(), mlp_.fc2.weight(),
-                                mlp_.fc2.bias(), GeluForm::kExact);
+  const Variable attended = norm1_(x);
+  LayerOutput attention = attn_.forward(attended, context);
+  norm1_.recompute(recompute_, attended, x);
+  const Variable y = add_branch(x, attention.y, drop_path_, context), normed = norm2_(y);
+  const Variable mlp = gelu_mlp(normed, mlp_.fc1.weight(), mlp_.fc1.bias(), mlp_.fc2.weight(),
+                                mlp_.fc2.bias(), GeluForm::kExact, recompute_ == RecomputeLevel::kMlp);
+  norm2_.recompute(recompute_, normed, y);
   return {add_branch(y, mlp, drop_path_, context), std::move(attention.routing), {}};
 }
 

@@ -32,6 +32,7 @@ class VitBlock : public Module {
   };
 
   double drop_path_;
+  RecomputeLevel recompute_;
   LayerNorm norm1_;
   MohAttention attn_;
   LayerNorm norm2_;

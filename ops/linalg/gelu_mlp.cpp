@@ -25,7 +25,7 @@ Tensor value_of(const Variable& optional) {
 }  // namespace
 
 Variable gelu_mlp(const Variable& x, const Variable& w1, const Variable& b1, const Variable& w2,
-                  const Variable& b2, GeluForm form) {
+                  const Variable& b2, GeluForm form, bool recompute_hidden) {
   Check check("gelu_mlp");
   check.floating("x", x).min_rank("x", x, 1);
   check_layer(check, "1", x, w1, b1, x.dim(-1), "last axis of x");
@@ -36,14 +36,27 @@ Variable gelu_mlp(const Variable& x, const Variable& w1, const Variable& b1, con
 
   const auto matrix = [&](Rows rows) { return empty({rows.count, rows.width}, x.dtype(), x.device()); };
   const Tensor h = needs_dh && grad_enabled() ? matrix(inner) : Tensor(), g = matrix(inner), y = matrix(out);
-  matmul_gelu_into(g, as_matrix(x.value(), in), transposed(w1.value()), value_of(b1), h, form);
+  const auto compute_hidden = [=, x = x.value()](const Tensor& to_g, const Tensor& to_h) {
+    matmul_gelu_into(to_g, as_matrix(x, in), transposed(w1.value()), value_of(b1), to_h, form);
+  };
+  compute_hidden(g, h);
   if (b2.defined()) {
     matmul_bias_into(y, g, transposed(w2.value()), b2.value());
   } else {
     matmul_into(y, g, transposed(w2.value()));
   }
+  const Tensor hidden = h.defined() ? h : g;
+  if (recompute_hidden && grad_enabled()) {
+    hidden.release_until_read(
+        [=, has_h = h.defined(), like = hidden.shape(), dtype = x.dtype(), device = x.device()] {
+          const Tensor again_g = empty(like, dtype, device), again_h = has_h ? empty_like(again_g) : Tensor();
+          compute_hidden(again_g, again_h);
+          return has_h ? again_h : again_g;
+        });
+  }
   return record("gelu_mlp", y.reshape(with_last(x.shape(), out.width)), {x, w1, b1, w2, b2},
-                [=, x = x.value(), hidden = h.defined() ? h : g](const Tensor& dy) -> Grads {
+                [in, inner, out, needs_dh, needs_dx, form, first, second, x = x.value(),
+                 hidden](const Tensor& dy) -> Grads {
                   const Tensor dy_matrix = as_matrix(dy, out);
                   Tensor dh, dx;
                   if (needs_dh) {

@@ -12,9 +12,10 @@ namespace moh {
 ///
 /// Saves x and the pre-activation h = x w1^T + b1, in the dtype of x. gelu(h) is not saved: the backward pass
 /// recomputes it together with the derivative and overwrites h, which saves one tensor [..., F]. If no
-/// gradient needs h, gelu(h) is saved instead; if nothing is recorded, neither is.
-/// Throws ShapeError, DTypeError, DeviceError, ValueError.
+/// gradient needs h, gelu(h) is saved instead; if nothing is recorded, neither is. With `recompute_hidden`
+/// neither h nor gelu(h) is kept: the backward pass multiplies x and w1 once more. Throws ShapeError,
+/// DTypeError, DeviceError, ValueError.
 Variable gelu_mlp(const Variable& x, const Variable& w1, const Variable& b1, const Variable& w2,
-                  const Variable& b2, GeluForm form);
+                  const Variable& b2, GeluForm form, bool recompute_hidden = false);
 
 }  // namespace moh

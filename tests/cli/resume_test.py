@@ -118,11 +118,11 @@ class Determinism(support.MohTest):
     def test_recomputing_layers_changes_nothing(self):
         for router in (DENSE, {}, QUERY_NORM):
             with self.subTest(router=router):
-                for level in ("none", "layer"):
+                for level in ("none", "norms", "mlp", "attention", "layer"):
                     self.train({**self.settings, **router}, "--overwrite", f"output.dir={level}",
                                f"model.recompute={level}")
-                # The history holds the routers' loads: counted twice they would differ.
-                self.assert_same_runs("none", "layer")
+                    # The history holds the routers' loads: counted twice they would differ.
+                    self.assert_same_runs("none", level)
 
     def test_stopping_and_resuming_at_every_step_changes_nothing(self):
         self.train({"checkpoint.every": 1, "model.dropout": 0.1}, "output.dir=whole")

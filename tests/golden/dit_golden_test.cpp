@@ -273,8 +273,8 @@ void check_labels(const GoldenCase& golden, const Dit& model) {
 
 GOLDEN_KIND(dit_model) {
   DitConfig config = config_of(golden);
-  for (const RecomputeLevel level : {RecomputeLevel::kNone, RecomputeLevel::kLayer}) {
-    INFO("recompute " << (level != RecomputeLevel::kNone));
+  for (const RecomputeLevel level : kRecomputeLevels) {
+    INFO("recompute " << static_cast<int>(level));
     config.recompute = level;
     const Dit model(config, DType::kFloat32);
     golden.load(model, "param.");

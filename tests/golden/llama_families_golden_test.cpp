@@ -41,7 +41,7 @@ Tensor generated(const Llama& model, const Tensor& tokens, std::int64_t count) {
 GOLDEN_KIND(llama_family) {
   LlamaConfig config = described_model(golden);
   const Tensor tokens = golden.tensor("in.input_ids");
-  for (const RecomputeLevel level : {RecomputeLevel::kNone, RecomputeLevel::kLayer}) {
+  for (const RecomputeLevel level : kRecomputeLevels) {
     config.recompute = level;
     const Llama model(config, DType::kFloat32);
     golden.load(model, "param.");

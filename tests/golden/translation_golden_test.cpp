@@ -103,7 +103,7 @@ TEST_CASE("golden: a training step of translation models, dense, MoH and MoA: lo
   const Batch batch = batch_in(file);
   CHECK(file["cases"].size() == 7);
   for (const Json& each : file["cases"]) {
-    for (const RecomputeLevel recompute : {RecomputeLevel::kNone, RecomputeLevel::kLayer}) {
+    for (const RecomputeLevel recompute : kRecomputeLevels) {
       INFO(each["name"] << ", recompute " << static_cast<int>(recompute));
       TranslationConfig config = config_of(file, each);
       config.recompute = recompute;

@@ -307,8 +307,8 @@ GOLDEN_KIND(transnext_attention) {
 
 GOLDEN_KIND(transnext_model) {
   TransNextConfig config = config_of(golden);
-  for (const RecomputeLevel level : {RecomputeLevel::kNone, RecomputeLevel::kLayer}) {
-    INFO("recompute " << (level != RecomputeLevel::kNone));
+  for (const RecomputeLevel level : kRecomputeLevels) {
+    INFO("recompute " << static_cast<int>(level));
     config.recompute = level;
     const TransNext model(config, DType::kFloat32);
     golden.load(model, "param.");

@@ -144,8 +144,10 @@ TEST_CASE("dit: every trained parameter gets a gradient, and recomputing changes
   for (const bool routed : {true, false}) {
     DitConfig config = small_model(routed);
     const std::vector<Tensor> expected = step_of(config);
-    config.recompute = RecomputeLevel::kLayer;
-    CHECK(same_bits(step_of(config), expected));
+    for (const RecomputeLevel level : kRecomputeLevels) {
+      config.recompute = level;
+      CHECK(same_bits(step_of(config), expected));
+    }
   }
 }
 

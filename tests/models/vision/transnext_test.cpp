@@ -142,8 +142,10 @@ TEST_CASE("transnext: recomputing the blocks, and another number of threads, cha
     set_num_threads(threads == 1 ? 2 : 1);
     CHECK(same_bits(step_of(config), expected));
     set_num_threads(threads);
-    config.recompute = RecomputeLevel::kLayer;
-    CHECK(same_bits(step_of(config), expected));
+    for (const RecomputeLevel level : kRecomputeLevels) {
+      config.recompute = level;
+      CHECK(same_bits(step_of(config), expected));
+    }
     CHECK_FALSE(same_bits(step_of(config, 1), expected));  // other draws of drop_path
   }
 }
@@ -157,8 +159,8 @@ TEST_CASE("transnext: a mixture of feed-forward networks") {
 
   // With equal experts it is their network times the probability of the one that is selected.
   constexpr std::int64_t kWidth = 8, kTokens = 12;
-  const ExpertGlu mixture(2, kWidth, 6, DType::kFloat32);
-  const ConvGlu single(kWidth, 6, DType::kFloat32);
+  const ExpertGlu mixture(2, kWidth, 6, RecomputeLevel::kNone, DType::kFloat32);
+  const ConvGlu single(kWidth, 6, RecomputeLevel::kNone, DType::kFloat32);
   for (const NamedParameter& p : mixture.parameters()) {
     const std::string name = p.name.starts_with("experts.") ? p.name.substr(10) : p.name;
     fill_normal(p.variable.value(), initialisation_key(1, name), 0, 0.5);

@@ -14,15 +14,18 @@ namespace moh {
 
 namespace {
 
-/// Runs the step and records its items and model FLOPs.
+/// Runs the step and records its items and operations.
 void run_counted(TrainStep& step, std::int64_t number, double learning_rate, DryStep& result) {
   DeviceClock no_clock([] { return 0.0; });
   const Profiler profiler(no_clock);
   result.items = step.begin(number, learning_rate).items;
   result.flops = profiler.model_flops();
+  double all_flops = 0;
   for (const ProfileEntry& entry : profiler.entries()) {
+    all_flops += entry.flops;
     if (entry.phase == ProfilePhase::kForward) result.forward_flops += entry.flops;
   }
+  if (result.flops > 0) result.memory.recomputed = all_flops / result.flops - 1;
 }
 
 std::int64_t bytes_of(const std::vector<NamedTensor>& tensors) {
@@ -114,7 +117,7 @@ DryStep dry_step(const RunConfig& asked, const MakeTask& make_task, DryStepAt at
   result.parameters = count_parameters(task->model());
   for (const NamedTensor& frozen : optimizer.frozen()) result.frozen_parameters += frozen.tensor.numel();
   if (!optimizer.shards()->divided()) result.checkpoint_bytes = checkpoint_bytes(*task, optimizer, step);
-  result.memory = {scope.memory()->usage(config.device)};
+  static_cast<DryUsage&>(result.memory) = scope.memory()->usage(config.device);
   scope.memory()->reset_peaks();
   const std::unique_ptr<WeightsScope> weights = step.evaluated_weights();
   task->evaluate([](const EvaluationProgress&) { return false; }, one_process());

@@ -27,6 +27,7 @@ using SampleSizes = std::vector<std::pair<std::string_view, std::int64_t>>;
 /// measures them in a step, and the memory by purpose at the moment of the total's peak (`at_peak`).
 struct MemoryPlan : DryUsage {
   std::int64_t evaluation_bytes = 0;  ///< peak during evaluation, which keeps the gradients allocated
+  double recomputed = 0;  ///< operations that the backward pass computes again, over the step's model FLOPs
 
   /// The memory that a device needs: the larger one of both peaks.
   std::int64_t needed_bytes() const;

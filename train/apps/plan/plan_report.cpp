@@ -40,7 +40,8 @@ Json memory_json(const TrainingPlan& plan, const MemoryChoice& choice) {
                  {"peak_bytes",
                   by_purpose(memory, [&](std::size_t i) { return memory.stats.by_purpose[i].peak_bytes; })},
                  {"at_peak_bytes", by_purpose(memory, [&](std::size_t i) { return memory.at_peak[i]; })},
-                 {"evaluation_bytes", memory.evaluation_bytes}};
+                 {"evaluation_bytes", memory.evaluation_bytes},
+                 {"recomputed_share", memory.recomputed}};
   if (plan.options.memory_bytes) {
     object["fits"] = plan.fits(choice);
     object["largest_batch_size"] = choice.largest_batch;
@@ -109,6 +110,10 @@ void write_memory(std::ostream& out, const TrainingPlan& plan) {
     row(name, [i](const MemoryChoice& choice) { return format_bytes(choice.memory.at_peak[i]); });
   }
   row("total", [](const MemoryChoice& choice) { return format_bytes(choice.memory.stats.total.peak_bytes); });
+  if (plan.memory.size() > 1) {
+    row("computed again",
+        [](const MemoryChoice& choice) { return fmt::format("{:.1f}%", 100 * choice.memory.recomputed); });
+  }
   row("evaluation, total",
       [](const MemoryChoice& choice) { return format_bytes(choice.memory.evaluation_bytes); });
   if (!plan.options.memory_bytes) return;
@@ -123,6 +128,9 @@ void write_verdict(std::ostream& out, const TrainingPlan& plan) {
   const std::string room = format_bytes(*plan.options.memory_bytes);
   const bool fits = plan.fits(plan.configured());
   out << (fits ? "fits in " : "does not fit in ") << room << " as configured";
+  if (const MemoryChoice* least = plan.least_recomputing(); least != nullptr && plan.memory.size() > 1) {
+    fmt::print(out, "; with the least computed again by model.recompute: {}", name_of(least->recompute));
+  }
   for (const MemoryChoice& choice : plan.memory) {
     if (fits || choice.largest_batch == 0) continue;
     out << "; would with ";

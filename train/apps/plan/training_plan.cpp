@@ -156,7 +156,7 @@ TrainingPlan plan_of(const RunConfig& config, const PlanOptions& options, const 
   const StepFlops flops = step_flops(one, plan.step, make_task);
   const auto items = static_cast<double>(plan.step.items);
   plan.flops_per_item = flops.times(1 / items);
-  for (const RecomputeLevel level : {RecomputeLevel::kNone, RecomputeLevel::kLayer}) {
+  for (const RecomputeLevel level : kRecomputeLevels) {
     if (level != RecomputeLevel::kNone && one.family->recompute() == nullptr) continue;
     const RunConfig run = with_recompute(config, level);
     plan.memory.push_back({level, plan_memory(run, make_task, options.gpus)});
@@ -254,7 +254,16 @@ std::optional<double> TrainingPlan::evaluation_share() const {
 const MemoryChoice& TrainingPlan::configured() const {
   RunConfig copy = config;
   const RecomputeLevel* recompute = copy.family->recompute();
-  return recompute == nullptr || *recompute == RecomputeLevel::kNone ? memory.front() : memory.back();
+  return memory[recompute == nullptr ? 0 : static_cast<std::size_t>(*recompute)];
+}
+
+const MemoryChoice* TrainingPlan::least_recomputing() const {
+  const MemoryChoice* least = nullptr;
+  for (const MemoryChoice& choice : memory) {
+    if (fits(choice) && (least == nullptr || choice.memory.recomputed < least->memory.recomputed))
+      least = &choice;
+  }
+  return least;
 }
 
 bool TrainingPlan::fits(const MemoryChoice& choice) const {

@@ -79,9 +79,10 @@ struct EvaluationPlan {
 struct TrainingPlan {
   RunConfig config;  ///< of one device, with its share as train.batch_size and train.accumulate
   PlanOptions options;
-  DryStep step;                      ///< of a single micro-batch
-  StepFlops flops_per_item;          ///< forward and backward pass
-  std::vector<MemoryChoice> memory;  ///< without and, where the family supports it, with recomputation
+  DryStep step;              ///< of a single micro-batch
+  StepFlops flops_per_item;  ///< forward and backward pass
+  /// One for each RecomputeLevel, in their order, or for kNone alone where the family does not recompute.
+  std::vector<MemoryChoice> memory;
   /// Bytes that a device needs at least in each precision: with train.batch_size 1 and model.recompute layer.
   std::array<std::pair<Precision, std::int64_t>, 2> least = {
       {{Precision::kFloat32, 0}, {Precision::kBFloat16, 0}}};
@@ -99,6 +100,8 @@ struct TrainingPlan {
   /// Operations of all evaluations over those of all steps; nothing where one is not known.
   std::optional<double> evaluation_share() const;
   const MemoryChoice& configured() const;
+  /// The choice that computes least again of those that fit, or null.
+  const MemoryChoice* least_recomputing() const;
   bool fits(const MemoryChoice& choice) const;
 };
 

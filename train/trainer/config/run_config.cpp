@@ -450,8 +450,12 @@ Section describe(MohConfig& c) {
 void add_recompute(RecomputeLevel& level, Section& model) {
   model
       .field("recompute", level,
-             "Activations that the backward pass recomputes instead of keeping them in memory: `none`, or "
-             "all inside of each `layer` (activation checkpointing).")
+             "Activations that the backward pass recomputes instead of keeping them in memory: `none`; "
+             "outputs of "
+             "`norms` and of the MLP's activation, which takes no product of matrices; with them the first "
+             "products "
+             "of the `mlp`, or queries, keys, values and heads of `attention`; or all inside of each `layer` "
+             "(activation checkpointing). All give the same bits.")
       .differs_freely()
       .of_training()
       .optional_with_weights();

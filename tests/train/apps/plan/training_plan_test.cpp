@@ -38,9 +38,9 @@ TEST_CASE("plan: LLaMA3-8B is far larger than this machine, and 18 bytes a param
   const auto& at_peak = plan.configured().memory.at_peak;
   CHECK(at_peak[0] + at_peak[1] + at_peak[2] == 18 * plan.step.parameters);
   CHECK_FALSE(plan.fits(plan.memory[0]));
-  CHECK_FALSE(plan.fits(plan.memory[1]));
-  CHECK(plan.memory[1].largest_batch == 0);
-  CHECK(plan.memory[1].memory.needed_bytes() < plan.memory[0].memory.needed_bytes());
+  CHECK_FALSE(plan.fits(plan.memory.back()));
+  CHECK(plan.memory.back().largest_batch == 0);
+  CHECK(plan.memory.back().memory.needed_bytes() < plan.memory[0].memory.needed_bytes());
   CHECK(plan.items_per_step() == 16 * 8192);  // they share the samples of the step
   CHECK(plan.config.train.accumulate == 2);
   CHECK(plan.config.train.batch_size == 1);
@@ -53,9 +53,9 @@ TEST_CASE("plan: eight GPUs of 80 GB train an 8B model in bfloat16 when they div
   const PlanOptions options{.gpus = 8, .zero = 1, .memory_bytes = 80'000'000'000};
   const TrainingPlan plan = plan_training(llama3_8b(), options, language_tasks());
   const auto optimizer = static_cast<std::size_t>(MemoryPurpose::kOptimizer);
-  CHECK(plan.memory[1].memory.at_peak[optimizer] ==
+  CHECK(plan.memory.back().memory.at_peak[optimizer] ==
         Approx(12.0 / 8 * static_cast<double>(plan.step.parameters)).epsilon(0.01));
-  CHECK(plan.fits(plan.memory[1]));
+  CHECK(plan.fits(plan.memory.back()));
   CHECK_THROWS_AS(plan_training(llama3_8b(), {.gpus = 8, .zero = 3}, language_tasks()), ValueError);
 }
 
@@ -64,19 +64,19 @@ TEST_CASE("plan: one GPU of 141 GB trains an 8B model in bfloat16 with narrow gr
   RunConfig config = llama3_8b();
   const auto plan = [&] { return plan_training(config, options, language_tasks()); };
   const auto bytes_per_parameter = [](const TrainingPlan& of) {
-    const auto& at_peak = of.memory[1].memory.at_peak;
+    const auto& at_peak = of.memory.back().memory.at_peak;
     return static_cast<double>(at_peak[0] + at_peak[1] + at_peak[2]) /
            static_cast<double>(of.step.parameters);
   };
-  CHECK_FALSE(plan().fits(plan().memory[1]));
+  CHECK_FALSE(plan().fits(plan().memory.back()));
   config.optim.adamw.gradients = Precision::kBFloat16;
-  CHECK(plan().fits(plan().memory[1]));
+  CHECK(plan().fits(plan().memory.back()));
   CHECK(bytes_per_parameter(plan()) == Approx(16));
   config.optim.adamw.gradients = Precision::kFloat32;
   config.optim.adamw.fused_update = true;
   config.optim.adamw.clip_grad_norm = 0;
   config.train.accumulate = 1;
-  CHECK(plan().fits(plan().memory[1]));
+  CHECK(plan().fits(plan().memory.back()));
   CHECK(bytes_per_parameter(plan()) < 14.5);  // the largest gradient is there when memory is at its peak
   CHECK_THAT(message_of<ConfigError>([&] { plan_training(config, {.gpus = 8}, language_tasks()); }),
              Catch::Contains("optim.fused_update: expected false with 8 processes"));
@@ -88,9 +88,22 @@ TEST_CASE("plan: gradients in bfloat16 are half of what eight GPUs hold of them"
   const TrainingPlan wide = plan_training(config, options, language_tasks());
   config.optim.adamw.gradients = Precision::kBFloat16;
   const TrainingPlan narrow = plan_training(config, options, language_tasks());
-  CHECK(narrow.fits(narrow.memory[1]));
-  CHECK(wide.memory[1].memory.needed_bytes() - narrow.memory[1].memory.needed_bytes() ==
+  CHECK(narrow.fits(narrow.memory.back()));
+  CHECK(wide.memory.back().memory.needed_bytes() - narrow.memory.back().memory.needed_bytes() ==
         2 * wide.step.parameters);
+  // Without layers computed again, too: norms and activations alone, which take no product of matrices.
+  const MemoryChoice* const least = narrow.least_recomputing();
+  REQUIRE(least != nullptr);
+  CHECK(least->recompute == RecomputeLevel::kNorms);
+  CHECK(least->memory.recomputed == Approx(0).margin(1e-9));
+  CHECK_FALSE(narrow.fits(narrow.memory.front()));
+  // Gate and up of each layer; a third of all but the logits.
+  const double gate_and_up = 32 * 2 * 4096.0 * 2 * 14336;
+  CHECK(narrow.memory[2].memory.recomputed ==
+        Approx(gate_and_up / narrow.flops_per_item.routed).epsilon(0.001));
+  const double logits = 3 * 2 * 4096.0 * 128256;
+  CHECK(narrow.memory.back().memory.recomputed ==
+        Approx((1 - logits / narrow.flops_per_item.routed) / 3).epsilon(0.001));
 }
 
 TEST_CASE(
