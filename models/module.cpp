@@ -1,5 +1,7 @@
 #include "models/module.h"
 
+#include <numeric>
+
 #include "core/allocator.h"
 #include "core/error.h"
 
@@ -14,8 +16,12 @@ std::vector<NamedParameter> Module::parameters() const {
 Variable Module::add_parameter(const std::string& name, const Shape& shape, Placement placement) {
   const MemoryPurposeScope purpose(MemoryPurpose::kParameter);
   Variable parameter(empty(shape, placement.dtype, placement.device), /*requires_grad=*/true);
-  entries_.push_back({name, parameter, nullptr});
+  add_parameter(name, parameter);
   return parameter;
+}
+
+void Module::add_parameter(const std::string& name, const Variable& parameter) {
+  entries_.push_back({name, parameter, nullptr});
 }
 
 void Module::add_child(const std::string& name, const Module& child) {
@@ -33,6 +39,25 @@ void Module::collect(const std::string& prefix, std::vector<NamedParameter>& fou
     else
       found.push_back({prefix + entry.name, entry.parameter});
   }
+}
+
+std::vector<LinearParameterPair> adjoining_parameters(std::int64_t in, const std::vector<std::int64_t>& outs,
+                                                      bool bias, Placement placement) {
+  const MemoryPurposeScope purpose(MemoryPurpose::kParameter);
+  const std::int64_t all = std::reduce(outs.begin(), outs.end());
+  const Tensor weights = empty({all, in}, placement.dtype, placement.device);
+  const Tensor biases = bias ? empty({all}, placement.dtype, placement.device) : Tensor();
+  std::vector<LinearParameterPair> parts;
+  std::int64_t begin = 0;
+  for (const std::int64_t out : outs) {
+    const auto rows = [&](const Tensor& of_all) {
+      return of_all.defined() ? Variable(of_all.slice(begin, begin + out), /*requires_grad=*/true)
+                              : Variable();
+    };
+    parts.push_back({rows(weights), rows(biases)});
+    begin += out;
+  }
+  return parts;
 }
 
 std::int64_t count_parameters(const Module& module) {

@@ -48,6 +48,8 @@ class Module {
  protected:
   /// Registers a new parameter, contents undefined, whose memory has the purpose kParameter.
   Variable add_parameter(const std::string& name, const Shape& shape, Placement placement);
+  /// Registers a parameter that exists.
+  void add_parameter(const std::string& name, const Variable& parameter);
   /// Registers a child, which must outlive this module (a member).
   void add_child(const std::string& name, const Module& child);
   /// Registers the parameters and children of `part`, a member, under their own names, without a prefix.
@@ -63,6 +65,16 @@ class Module {
   };
   std::vector<Entry> entries_;
 };
+
+/// A linear map's parameters: weight [out, in], and bias [out] or undefined.
+struct LinearParameterPair {
+  Variable weight, bias;
+};
+
+/// New parameters of linear maps of one x to outs[0], outs[1], ... elements, that lie one behind the other in
+/// memory: packed_linear() of ops/linalg/linear.h multiplies them as one matrix. Contents are undefined.
+std::vector<LinearParameterPair> adjoining_parameters(std::int64_t in, const std::vector<std::int64_t>& outs,
+                                                      bool bias, Placement placement);
 
 /// Number of elements of all parameters.
 std::int64_t count_parameters(const Module& module);

@@ -16,6 +16,13 @@ class Linear : public Module {
     if (bias) bias_ = add_parameter("bias", {out}, placement);
   }
 
+  /// With parameters that exist.
+  explicit Linear(const LinearParameterPair& parameters)
+      : weight_(parameters.weight), bias_(parameters.bias) {
+    add_parameter("weight", weight_);
+    if (bias_.defined()) add_parameter("bias", bias_);
+  }
+
   Variable operator()(const Variable& x) const { return linear(x, weight_, bias_); }
   const Variable& weight() const { return weight_; }
   const Variable& bias() const { return bias_; }  ///< undefined without one
@@ -33,6 +40,16 @@ inline std::vector<Variable> apply_each(std::initializer_list<const Linear*> map
     biases.push_back(map->bias());
   }
   return linears(x, weights, biases);
+}
+
+/// The same side by side in the last axis (packed_linear()). The maps have biases, or none of them has one.
+inline Variable apply_packed(std::initializer_list<const Linear*> maps, const Variable& x) {
+  std::vector<Variable> weights, biases;
+  for (const Linear* map : maps) {
+    weights.push_back(map->weight());
+    if (map->bias().defined()) biases.push_back(map->bias());
+  }
+  return packed_linear(x, weights, biases);
 }
 
 }  // namespace moh

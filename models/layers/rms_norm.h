@@ -5,7 +5,7 @@
 
 namespace moh {
 
-/// rms_norm over [..., width], or add_rms_norm of a residual branch, with weight [width].
+/// rms_norm over [..., width], or add_rms_norm of a residual branch (or none), with weight [width].
 class RmsNorm : public Module {
  public:
   RmsNorm(std::int64_t width, double eps, Placement placement)

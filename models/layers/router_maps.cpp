@@ -1,22 +1,25 @@
 #include "models/layers/router_maps.h"
 
-#include <tuple>
 #include <utility>
 #include <vector>
 
 #include "ops/embedding/embedding.h"
 #include "ops/linalg/linear.h"
 #include "ops/shape/reshape.h"
+#include "ops/shape/split.h"
 
 namespace moh {
 
 RouterMaps::RouterMaps(const RouterSizes& sizes, Placement placement) {
   const RouterWidths& widths = sizes.widths;
-  for (auto [name, linear, out] :
-       {std::tuple{"wg", &routed_, widths.routed}, std::tuple{"wg_0", &type_, widths.type},
-        std::tuple{"wg_1", &shared_, widths.shared}}) {
-    if (out == 0) continue;
-    *linear = std::make_unique<Linear>(sizes.width, out, /*bias=*/false, placement);
+  const std::vector<LinearParameterPair> parameters = adjoining_parameters(
+      sizes.width, {widths.routed, widths.type, widths.shared}, /*bias=*/false, placement);
+  std::size_t part = 0;
+  for (auto [name, linear] :
+       {std::pair{"wg", &routed_}, std::pair{"wg_0", &type_}, std::pair{"wg_1", &shared_}}) {
+    const LinearParameterPair& of = parameters[part++];
+    if (of.weight.dim(0) == 0) continue;
+    *linear = std::make_unique<Linear>(of);
     add_child(name, **linear);
   }
 }
@@ -25,6 +28,7 @@ RouterLogits RouterMaps::operator()(const Variable& x, const RouterHeads& heads)
   RouterLogits logits;
   std::vector<Variable> weights;
   std::vector<Variable*> places;
+  std::vector<std::int64_t> widths;
   for (auto [map, place] : {std::pair{&routed_, &logits.routed}, std::pair{&type_, &logits.type},
                             std::pair{&shared_, &logits.shared}}) {
     if (!*map) continue;
@@ -37,11 +41,12 @@ RouterLogits RouterMaps::operator()(const Variable& x, const RouterHeads& heads)
     }
     weights.push_back(weight);
     places.push_back(place);
+    widths.push_back(weight.dim(0));
   }
   if (weights.empty()) return logits;
-  const std::vector<Variable> results = linears(x, weights, {}, accumulate_dtype(x.dtype()));
-  const std::int64_t rows = x.numel() / x.shape()[-1];
-  for (std::size_t i = 0; i < results.size(); ++i) *places[i] = reshape(results[i], {rows, -1});
+  const Variable all = packed_linear(x, weights, {}, accumulate_dtype(x.dtype()));
+  const std::vector<Variable> results = split(reshape(all, {x.numel() / x.dim(-1), all.dim(-1)}), widths);
+  for (std::size_t i = 0; i < results.size(); ++i) *places[i] = results[i];
   return logits;
 }
 

@@ -94,8 +94,8 @@ std::vector<const HeadRouter*> Llama::routers() const {
   return found;
 }
 
-Variable Llama::logits_of(const Variable& hidden) const {
-  const Variable normed = model_.norm(hidden);
+Variable Llama::logits_of(const ResidualStream& hidden) const {
+  const Variable normed = hidden.normed(model_.norm).normed;
   return lm_head_ ? (*lm_head_)(normed) : linear(normed, model_.embed_tokens.weight);
 }
 
@@ -104,17 +104,27 @@ LlamaOutput Llama::forward(const Tensor& tokens, const ForwardContext& context) 
   require_tokens(tokens, 0, config_.max_positions);
   require_per_layer("llama", context, config_.layers);
   const RopeTable table = rope_.rows(0, tokens.dim(1));
-  Variable x = embedding(model_.embed_tokens.weight, tokens.to(device()));
+  ResidualStream stream{embedding(model_.embed_tokens.weight, tokens.to(device()))};
   LlamaOutput output;
   for (const std::unique_ptr<LlamaLayer>& layer : model_.layers) {
-    LayerOutput result = run_layer(
-        config_.recompute, x, context,
-        [&layer = *layer, table, context](const Variable& in) { return layer.forward(in, table, context); });
-    x = std::move(result.y);
+    LlamaLayer::Output result = run(*layer, stream, table, context);
+    stream = std::move(result.stream);
     if (result.routing) output.routing.push_back(*std::move(result.routing));
   }
-  output.logits = logits_of(x);
+  output.logits = logits_of(stream);
   return output;
+}
+
+/// A layer that is recomputed has one input, which is kept, and so begins and ends with a sum.
+LlamaLayer::Output Llama::run(const LlamaLayer& layer, const ResidualStream& stream, const RopeTable& table,
+                              const ForwardContext& context) const {
+  if (config_.recompute != RecomputeLevel::kLayer) return layer.forward(stream, table, context);
+  LayerOutput result = run_layer(config_.recompute, stream.sum(), context,
+                                 [&layer, table, context](const Variable& in) -> LayerOutput {
+                                   LlamaLayer::Output output = layer.forward({in}, table, context);
+                                   return {output.stream.sum(), std::move(output.routing)};
+                                 });
+  return {{std::move(result.y)}, std::move(result.routing)};
 }
 
 KvCache Llama::make_cache(std::int64_t batch, std::int64_t capacity) const {
@@ -160,7 +170,7 @@ Tensor Llama::logits_at(const Tensor& hidden, const Tensor& rows) const {
   const NoGrad no_grad;
   const MathModeScope mode(placement().math);
   const Variable chosen = embedding(Variable(hidden), rows.to(device()));
-  return logits_of(chosen).value().to(accumulate_dtype(dtype()));
+  return logits_of({chosen}).value().to(accumulate_dtype(dtype()));
 }
 
 Tensor Llama::decode(const Tensor& tokens, KvCache& cache) const {
@@ -183,7 +193,7 @@ RopeTable Llama::next_rows(std::span<const std::int64_t> counts, std::span<KvCac
   RopeTable all;
   std::int64_t begin = 0;
   for (std::size_t b = 0; b < caches.size(); ++b) {
-    const RopeTable rows = rows_after(caches[b]->length(), counts[b]);
+    RopeTable rows = rows_after(caches[b]->length(), counts[b]);
     if (caches.size() == 1 || counts_in_heads()) return rows;
     if (b == 0) {
       const Shape shape{std::accumulate(counts.begin(), counts.end(), std::int64_t{0}), rows.cos.dim(1)};
@@ -227,7 +237,7 @@ Tensor Llama::decode_each(const Tensor& tokens, std::span<KvCache* const> caches
   const Tensor hidden = decode_pieces(tokens, ones, caches);
   const NoGrad no_grad;
   const MathModeScope mode(placement().math);
-  return logits_of(Variable(hidden)).value().to(accumulate_dtype(dtype()));
+  return logits_of({Variable(hidden)}).value().to(accumulate_dtype(dtype()));
 }
 
 }  // namespace moh

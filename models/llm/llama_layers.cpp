@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "autograd/node.h"
+#include "autograd/recompute.h"
 #include "core/parallel.h"
 #include "models/layers/attention_observer.h"
 #include "models/layers/dropped.h"
@@ -24,15 +25,36 @@ Variable rotated(const Variable& heads, const std::optional<RmsNorm>& norm, cons
   return norm ? norm_rope(heads, norm->weight(), norm->eps(), table, starts) : rope(heads, table, starts);
 }
 
+/// Where rotary positions begin anew; undefined: nowhere.
+Tensor positions_from(const ForwardContext& context) {
+  return context.reset_positions ? context.document_starts : Tensor();
+}
+
+/// The normalised values are computed again from the sum, which is kept.
+void recompute_norm(const AddedAndNormed& of, const RmsNorm& norm) {
+  recompute_when_read(of.normed, [&norm, sum = of.sum.detach()] { return norm(sum); });
+}
+
 }  // namespace
 
 LlamaAttention::LlamaAttention(const LlamaConfig& c, std::int64_t layer, Placement placement)
-    : layer_(layer),
+    : LlamaAttention(c, layer, placement,
+                     adjoining_parameters(c.hidden,
+                                          {c.heads * c.head_dim, c.kv_heads * c.head_dim,
+                                           c.kv_heads * c.switch_head.per_head() * c.head_dim},
+                                          c.qkv_bias, placement)) {}
+
+LlamaAttention::LlamaAttention(const LlamaConfig& c, std::int64_t layer, Placement placement,
+                               const std::vector<LinearParameterPair>& qkv)
+    : recompute_(c.recompute),
+      layer_(layer),
+      heads_(c.heads),
+      kv_heads_(c.kv_heads),
       head_dim_(c.head_dim),
       window_(c.sliding_window.at(layer)),
-      q_proj_(c.hidden, c.heads * c.head_dim, c.qkv_bias, placement),
-      k_proj_(c.hidden, c.kv_heads * c.head_dim, c.qkv_bias, placement),
-      v_proj_(c.hidden, c.kv_heads * c.switch_head.per_head() * c.head_dim, c.qkv_bias, placement),
+      q_proj_(qkv[0]),
+      k_proj_(qkv[1]),
+      v_proj_(qkv[2]),
       o_proj_(routing_of(c, layer).outputs() * c.switch_head.per_head() * c.head_dim, c.hidden, c.o_bias,
               placement),
       output_gate_(c.attention_gate, c.hidden, c.heads, c.head_dim, placement) {
@@ -55,13 +77,25 @@ LlamaAttention::LlamaAttention(const LlamaConfig& c, std::int64_t layer, Placeme
   if (c.moh.routed == RoutedRows::kQueriesKeysValues) routed_keys_.emplace(c, layer, placement.device);
 }
 
+/// Attention of all heads, and attention over lists, read packed projections. Decoding keeps keys and values.
+bool LlamaAttention::packs(const Projections& p, const ForwardContext& context) const {
+  if (context.equal_rows || context.observer != nullptr || q_norm_ || switch_head_) return false;
+  if (!p.choice) return !router_ || context.all_heads;
+  return !routed_keys_ && p.choice->rule->lists && !p.choice->projects_chosen_heads();
+}
+
 LlamaAttention::Projections LlamaAttention::project(const Variable& x, const RopeTable& table,
                                                     const ForwardContext& context) const {
   const auto heads_of = [&](const Variable& y) { return reshape(y, {x.dim(0), x.dim(1), -1, head_dim_}); };
   const bool routed = router_ && !context.all_heads;
   const bool looks_at_queries = routed && router_->options().kind->reads_queries;
   Projections p;
+  const Tensor starts = positions_from(context);
   if (routed && !looks_at_queries) p.choice = (*router_)({.x = x}, context, layer_);
+  if (packs(p, context)) {
+    p.qkv = packed_heads(x, table, starts);
+    return p;
+  }
   if (routed && routed_keys_) {
     p.q = to_heads(q_proj_, x, head_dim_, p.choice ? &*p.choice : nullptr);
     if (looks_at_queries) p.choice = (*router_)({.x = x, .queries = p.q}, context, layer_);
@@ -87,10 +121,27 @@ LlamaAttention::Projections LlamaAttention::project(const Variable& x, const Rop
     p.v = heads_of(qkv[2]);
   }
   if (looks_at_queries) p.choice = (*router_)({.x = x, .queries = q}, context, layer_);
-  const Tensor starts = context.reset_positions ? context.document_starts : Tensor();
   p.q = rotated(q, q_norm_, table, starts);
   p.k = rotated(p.k, k_norm_, table, starts);
   return p;
+}
+
+LlamaAttention::Projections LlamaAttention::Projections::detached() const {
+  const auto constant = [](const Variable& of) { return of.defined() ? of.detach() : of; };
+  return {constant(q), constant(k), constant(v), constant(qkv),
+          choice ? std::optional(choice->detached()) : std::nullopt};
+}
+
+Variable LlamaAttention::packed_heads(const Variable& x, const RopeTable& table, const Tensor& starts) const {
+  const Variable qkv = apply_packed({&q_proj_, &k_proj_, &v_proj_}, x);
+  return rope_packed(reshape(qkv, {x.dim(0), x.dim(1), -1, head_dim_}), heads_ + kv_heads_, table, starts);
+}
+
+Variable LlamaAttention::attended(const Projections& p, const AttentionOptions& options) const {
+  const HeadChoice* choice = p.choice ? &*p.choice : nullptr;
+  if (!p.qkv.defined()) return attend(p.q, p.k, p.v, choice, options);
+  if (choice == nullptr) return attention_packed(p.qkv, heads_, kv_heads_, options);
+  return head_sparse_attention_packed(p.qkv, choice->gates, choice->lists, options);
 }
 
 RoutedKeys::Heads LlamaAttention::routed_heads(const Projections& p) const {
@@ -119,11 +170,20 @@ LayerOutput LlamaAttention::forward(const Variable& x, const RopeTable& table,
                                 .document_starts = context.document_starts};
   const HeadChoice* choice = p.choice ? &*p.choice : nullptr;
   const Variable heads = has_routed_keys(p) ? routed_keys_->forward(routed_heads(p), table, *choice, context)
-                                            : attend(p.q, p.k, p.v, choice, causal);
+                                            : attended(p, causal);
   const Variable out = scaled_heads(output_gate_(x, heads), context.head_scales_of(layer_));
   if (context.observer != nullptr)
     show(context, x, p, has_heads(p) ? out.value() : heads_in_slots(p.q, p.k, p.v, *choice, causal));
   LayerOutput output{projected(x, out, p, context.equal_rows), {}};
+  if (recompute_ == RecomputeLevel::kAttention && !has_routed_keys(p)) {
+    const auto again = [this, p = p.detached(), causal] { return attended(p, causal); };
+    if (p.qkv.defined()) {
+      recompute_when_read(p.qkv, [this, x = x.detach(), table, starts = positions_from(context)] {
+        return packed_heads(x, table, starts);
+      });
+    }
+    recompute_when_read(heads, again);
+  }
   if (p.choice) output.routing = summarize(*p.choice);
   return output;
 }
@@ -211,8 +271,13 @@ Variable LlamaAttention::decode_each(const Variable& x, const RopeTable& table,
 }
 
 LlamaMlp::LlamaMlp(const LlamaConfig& c, Placement placement)
-    : gate_proj_(c.hidden, c.intermediate, c.mlp_bias, placement),
-      up_proj_(c.hidden, c.intermediate, c.mlp_bias, placement),
+    : LlamaMlp(c, placement,
+               adjoining_parameters(c.hidden, {c.intermediate, c.intermediate}, c.mlp_bias, placement)) {}
+
+LlamaMlp::LlamaMlp(const LlamaConfig& c, Placement placement, const std::vector<LinearParameterPair>& gate_up)
+    : recompute_(c.recompute),
+      gate_proj_(gate_up[0]),
+      up_proj_(gate_up[1]),
       down_proj_(c.intermediate, c.hidden, c.mlp_bias, placement) {
   add_child("gate_proj", gate_proj_);
   add_child("up_proj", up_proj_);
@@ -220,12 +285,19 @@ LlamaMlp::LlamaMlp(const LlamaConfig& c, Placement placement)
 }
 
 Variable LlamaMlp::operator()(const Variable& x) const {
-  const std::vector<Variable> gate_up = apply_each({&gate_proj_, &up_proj_}, x);
-  return down_proj_(swiglu(gate_up[0], gate_up[1]));
+  const auto first_of = [this](const Variable& in) { return apply_packed({&gate_proj_, &up_proj_}, in); };
+  const Variable gate_up = first_of(x), inner = swiglu(gate_up);
+  Variable y = down_proj_(inner);
+  if (recompute_ == RecomputeLevel::kMlp)
+    recompute_when_read(gate_up, [=, x = x.detach()] { return first_of(x); });
+  if (recomputes_norms(recompute_))
+    recompute_when_read(inner, [gate_up = gate_up.detach()] { return swiglu(gate_up); });
+  return y;
 }
 
 LlamaLayer::LlamaLayer(const LlamaConfig& c, std::int64_t layer, Placement placement)
     : dropout_(c.dropout),
+      recompute_(c.recompute),
       input_layernorm_(c.hidden, c.norm_eps, placement),
       self_attn_(c, layer, placement),
       post_attention_layernorm_(c.hidden, c.norm_eps, placement),
@@ -236,11 +308,26 @@ LlamaLayer::LlamaLayer(const LlamaConfig& c, std::int64_t layer, Placement place
   add_child("mlp", mlp_);
 }
 
-LayerOutput LlamaLayer::forward(const Variable& x, const RopeTable& table,
-                                const ForwardContext& context) const {
-  LayerOutput attention = self_attn_.forward(input_layernorm_(x), table, context);
-  const auto [h, normed] = post_attention_layernorm_.after_adding(x, dropped(attention.y, dropout_, context));
-  return {add(h, dropped(mlp_(normed), dropout_, context)), std::move(attention.routing)};
+Variable ResidualStream::sum() const {
+  return branch.defined() ? add(x, branch) : x;
+}
+
+AddedAndNormed ResidualStream::normed(const RmsNorm& norm) const {
+  return norm.after_adding(x, branch);
+}
+
+LlamaLayer::Output LlamaLayer::forward(const ResidualStream& stream, const RopeTable& table,
+                                       const ForwardContext& context) const {
+  const AddedAndNormed input = stream.normed(input_layernorm_);
+  LayerOutput attention = self_attn_.forward(input.normed, table, context);
+  const ResidualStream attended{input.sum, dropped(attention.y, dropout_, context)};
+  const AddedAndNormed of_mlp = attended.normed(post_attention_layernorm_);
+  const Variable mlp = mlp_(of_mlp.normed);
+  if (recomputes_norms(recompute_)) {
+    recompute_norm(input, input_layernorm_);
+    recompute_norm(of_mlp, post_attention_layernorm_);
+  }
+  return {{of_mlp.sum, dropped(mlp, dropout_, context)}, std::move(attention.routing)};
 }
 
 Variable LlamaLayer::decode(const Variable& x, const RopeTable& table, LayerCache& cache) const {

@@ -2,6 +2,7 @@
 
 #include <optional>
 #include <span>
+#include <vector>
 
 #include "models/forward_context.h"
 #include "models/layers/head_routing.h"
@@ -12,6 +13,7 @@
 #include "models/llm/kv_cache.h"
 #include "models/llm/llama_config.h"
 #include "models/llm/routed_keys.h"
+#include "ops/attention/attention.h"
 #include "ops/rope/rope.h"
 
 namespace moh {
@@ -50,13 +52,25 @@ class LlamaAttention : public Module {
   const RoutedKeys* routed_keys() const { return routed_keys_ ? &*routed_keys_ : nullptr; }
 
  private:
+  LlamaAttention(const LlamaConfig& config, std::int64_t layer, Placement placement,
+                 const std::vector<LinearParameterPair>& qkv);
+
   struct Projections {
     /// [B, T, H, d], [B, T, G, d] twice; q and k after norm and rotary embedding, but not those of
     /// routed_heads().
     Variable q, k, v;
+    Variable qkv;  ///< [B, T, H + 2 G, d], in place of these where packs() says so
     std::optional<HeadChoice> choice;
+
+    /// Without the graphs that computed them.
+    Projections detached() const;
   };
   Projections project(const Variable& x, const RopeTable& table, const ForwardContext& context) const;
+  bool packs(const Projections& p, const ForwardContext& context) const;
+  /// Projections::qkv of x [B, T, D].
+  Variable packed_heads(const Variable& x, const RopeTable& table, const Tensor& starts) const;
+  /// Attention of the projections, but not of routed_heads().
+  Variable attended(const Projections& p, const AttentionOptions& options) const;
 
   /// The heads of queries q [B, T, H, d] over cached keys, of `choice` where there is a router.
   Tensor attend_cache(const Tensor& q, const LayerCache::Keys& keys, const HeadChoice* choice) const;
@@ -77,7 +91,8 @@ class LlamaAttention : public Module {
   void show(const ForwardContext& context, const Variable& x, const Projections& p,
             const Tensor& heads) const;
 
-  std::int64_t layer_, head_dim_, window_;
+  RecomputeLevel recompute_;
+  std::int64_t layer_, heads_, kv_heads_, head_dim_, window_;
   Linear q_proj_, k_proj_, v_proj_, o_proj_;
   OutputGate output_gate_;
   std::optional<RmsNorm> q_norm_, k_norm_;  // absent without qk_norm
@@ -93,7 +108,21 @@ class LlamaMlp : public Module {
   Variable operator()(const Variable& x) const;
 
  private:
+  LlamaMlp(const LlamaConfig& config, Placement placement, const std::vector<LinearParameterPair>& gate_up);
+
+  RecomputeLevel recompute_;
   Linear gate_proj_, up_proj_, down_proj_;
+};
+
+/// Hidden states between two layers, whose last branch is not added yet: the next norm adds it in its own
+/// pass over memory.
+struct ResidualStream {
+  Variable x;            ///< [B, T, D]
+  Variable branch = {};  ///< likewise, or undefined
+
+  Variable sum() const;
+  /// The sum, and `norm` of it.
+  AddedAndNormed normed(const RmsNorm& norm) const;
 };
 
 /// x += attention(norm(x)); x += mlp(norm(x)), each branch with dropout when training.
@@ -101,7 +130,11 @@ class LlamaLayer : public Module {
  public:
   LlamaLayer(const LlamaConfig& config, std::int64_t layer, Placement placement);
 
-  LayerOutput forward(const Variable& x, const RopeTable& table, const ForwardContext& context) const;
+  struct Output {
+    ResidualStream stream;
+    std::optional<LayerRouting> routing;
+  };
+  Output forward(const ResidualStream& stream, const RopeTable& table, const ForwardContext& context) const;
   Variable decode(const Variable& x, const RopeTable& table, LayerCache& cache) const;
   Variable decode_each(const Variable& x, const RopeTable& table, std::span<const PieceOfText> pieces) const;
 
@@ -114,6 +147,7 @@ class LlamaLayer : public Module {
   Variable after_attention(const Variable& x, const Variable& attention) const;
 
   double dropout_;
+  RecomputeLevel recompute_;
   RmsNorm input_layernorm_;
   LlamaAttention self_attn_;
   RmsNorm post_attention_layernorm_;

@@ -1,16 +1,15 @@
 #pragma once
 
-#include <cstdint>
-
 #include "core/dtype.h"
+#include "ops/op.h"
 
 namespace moh {
 
-/// Kernels of swiglu over `count` elements; outputs are overwritten.
+/// Kernels of swiglu: y and dy [count, width], x and dx [count, 2 width]; outputs are overwritten.
 template <class Backend, class T>
 struct SwigluKernels {
-  static void forward(const T* gate, const T* up, T* y, std::int64_t count);
-  static void backward(const T* dy, const T* gate, const T* up, T* dgate, T* dup, std::int64_t count);
+  static void forward(const T* x, T* y, Rows rows);
+  static void backward(const T* dy, const T* x, T* dx, Rows rows);
 };
 
 }  // namespace moh

@@ -32,15 +32,40 @@ void check_bias(Check& check, const Variable& x, const Variable& w, const Variab
   if (b.defined()) check.shape("b", b, {w.dim(0)}, "first axis of w").like("b", b, "x", x);
 }
 
+/// y = x w^T + b; b may be undefined.
+void multiply_into(const Operand& y, const Tensor& x, const Tensor& w, const Tensor& b) {
+  if (b.defined()) {
+    matmul_bias_into(y, x, transposed(w), b.to(y.matrix.dtype()));
+  } else {
+    matmul_into(y, x, transposed(w));
+  }
+}
+
 /// x w^T + b as a matrix [N, O] of `dtype`.
 Tensor product(const Tensor& x, const Variable& w, const Variable& b, DType dtype) {
   Tensor y = empty({x.dim(0), w.dim(0)}, dtype, x.device());
-  if (b.defined()) {
-    matmul_bias_into(y, x, transposed(w.value()), b.value().to(dtype));
-  } else {
-    matmul_into(y, x, transposed(w.value()));
-  }
+  multiply_into(y, x, w.value(), b.defined() ? b.value() : Tensor());
   return y;
+}
+
+std::vector<Tensor> values_of(const std::vector<Variable>& variables) {
+  std::vector<Tensor> values;
+  for (const Variable& variable : variables) values.push_back(variable.value());
+  return values;
+}
+
+/// x with each of the weights and biases (all or none) into columns of y.
+void packed_product(const Tensor& y, const Tensor& x, const std::vector<Tensor>& weights,
+                    const std::vector<Tensor>& biases) {
+  const Tensor whole = joined_rows(weights), whole_bias = joined_rows(biases);
+  if (whole.defined() && (biases.empty() || whole_bias.defined()))
+    return multiply_into(y, x, whole, whole_bias);
+  std::int64_t begin = 0;
+  for (std::size_t i = 0; i < weights.size(); ++i) {
+    const std::int64_t columns = weights[i].dim(0);
+    multiply_into(columns_of(y, begin, columns), x, weights[i], biases.empty() ? Tensor() : biases[i]);
+    begin += columns;
+  }
 }
 
 }  // namespace
@@ -101,6 +126,41 @@ std::vector<Variable> linears(const Variable& x, const std::vector<Variable>& we
         if (dx.defined()) grads[0] = dx.to(x.dtype()).reshape(x.shape());
         return grads;
       });
+}
+
+Variable packed_linear(const Variable& x, const std::vector<Variable>& weights,
+                       const std::vector<Variable>& biases, std::optional<DType> out) {
+  Check check("packed_linear");
+  check.floating("x", x).min_rank("x", x, 1);
+  check.require(!weights.empty(), "weights", "one or more", "none");
+  check.require(biases.empty() || biases.size() == weights.size(), "biases", "none, or one per weight",
+                std::to_string(biases.size()));
+  const Rows in = rows_of(x);
+  Rows rows{in.count, 0};
+  DType dtype = x.dtype();
+  for (std::size_t i = 0; i < weights.size(); ++i) {
+    dtype = check_linear(check, "packed_linear", x, weights[i], out);
+    if (!biases.empty()) {
+      check.require(biases[i].defined(), "biases", "a tensor per weight, or no biases", "an undefined one");
+      check_bias(check, x, weights[i], biases[i]);
+    }
+    rows.width += weights[i].dim(0);
+  }
+  const Tensor y = empty({rows.count, rows.width}, dtype, x.device());
+  packed_product(y, as_matrix(x.value(), in), values_of(weights), values_of(biases));
+  std::vector<Variable> inputs = {x};
+  inputs.insert(inputs.end(), weights.begin(), weights.end());
+  inputs.insert(inputs.end(), biases.begin(), biases.end());
+  return record("packed_linear", y.reshape(with_last(x.shape(), rows.width)), inputs,
+                [x = x.value(), parameters = PackedLinearParameters(weights, biases), in, rows,
+                 needs_dx = x.requires_grad()](const Tensor& dy) -> Grads {
+                  const Tensor dy_matrix = as_matrix(dy, rows);
+                  Grads grads(1);
+                  if (needs_dx) grads[0] = parameters.input_gradient(dy_matrix, x.dtype()).reshape(x.shape());
+                  const std::vector<Tensor> others = parameters.gradients(dy_matrix, as_matrix(x, in));
+                  grads.insert(grads.end(), others.begin(), others.end());
+                  return grads;
+                });
 }
 
 }  // namespace moh

@@ -13,11 +13,18 @@ namespace moh {
 Variable linear(const Variable& x, const Variable& w, const Variable& b = {},
                 std::optional<DType> out = std::nullopt);
 
-/// linear for several weights of one x, such as queries, keys and values: `biases` is one per weight, each
-/// [O] or undefined, or empty for none at all. Returns one result per weight. The gradient of x is
-/// accumulated in one tensor, not summed from one tensor per weight.
+/// linear for several weights of one x, such as queries and keys: `biases` is one per weight, each [O] or
+/// undefined, or empty for none at all. Returns one result per weight. The gradient of x is accumulated in
+/// one tensor, not summed from one tensor per weight.
 std::vector<Variable> linears(const Variable& x, const std::vector<Variable>& weights,
                               const std::vector<Variable>& biases = {},
                               std::optional<DType> out = std::nullopt);
+
+/// The results of linears() side by side in the last axis, [..., sum of O]. `biases` are all defined, or
+/// none. Weights that lie one behind the other in memory (adjoining_parameters() of models/module.h) are
+/// multiplied as one matrix, forward and for the gradient of x; their gradients likewise, where these lie so,
+/// too.
+Variable packed_linear(const Variable& x, const std::vector<Variable>& weights,
+                       const std::vector<Variable>& biases = {}, std::optional<DType> out = std::nullopt);
 
 }  // namespace moh

@@ -45,4 +45,62 @@ LinearParameters::Gradients LinearParameters::gradients(const Tensor& dy, const 
   return {dw, db};
 }
 
+PackedLinearParameters::PackedLinearParameters(const std::vector<Variable>& weights,
+                                               const std::vector<Variable>& biases)
+    : weights_(weights.begin(), weights.end()), biases_(biases.begin(), biases.end()) {}
+
+Tensor PackedLinearParameters::input_gradient(const Tensor& dy, DType dtype) const {
+  std::vector<Tensor> weights;
+  for (const GradientTarget& weight : weights_) weights.push_back(weight.value());
+  if (const Tensor whole = joined_rows(weights); whole.defined()) return matmul({dy}, {whole}, dtype);
+  const Tensor dx = empty({dy.dim(0), weights.front().dim(1)}, accumulate_dtype(dtype), dy.device());
+  std::int64_t begin = 0;
+  for (const Tensor& weight : weights) {
+    matmul_into(dx, columns_of(dy, begin, weight.dim(0)), weight, /*accumulate=*/begin > 0);
+    begin += weight.dim(0);
+  }
+  return dx.to(dtype);
+}
+
+/// In one multiplication, where the gradients lie one behind the other and are all begun or all added to.
+std::vector<Tensor> PackedLinearParameters::weight_gradients(const Tensor& dy, const Tensor& x) const {
+  std::vector<Tensor> grads;
+  std::vector<bool> adds;
+  for (const GradientTarget& weight : weights_) {
+    const GradientTarget::Sum sum = weight.needed() ? weight.sum() : GradientTarget::Sum{};
+    grads.push_back(sum.tensor);
+    adds.push_back(sum.adds);
+  }
+  const bool alike = std::ranges::all_of(weights_, &GradientTarget::needed) &&
+                     std::ranges::count(adds, adds.front()) == std::ssize(adds);
+  if (const Tensor whole = alike ? joined_rows(grads) : Tensor(); whole.defined()) {
+    matmul_into(whole, transposed(dy), x, adds.front());
+    return grads;
+  }
+  std::int64_t begin = 0;
+  for (std::size_t i = 0; i < grads.size(); ++i) {
+    const std::int64_t rows = weights_[i].value().dim(0);
+    if (grads[i].defined())
+      matmul_into(grads[i], columns_of(dy, begin, rows, /*is_transposed=*/true), x, adds[i]);
+    begin += rows;
+  }
+  return grads;
+}
+
+std::vector<Tensor> PackedLinearParameters::gradients(const Tensor& dy, const Tensor& x) const {
+  std::vector<Tensor> grads = weight_gradients(dy, x);
+  if (!std::ranges::any_of(biases_, &GradientTarget::needed)) {
+    grads.resize(grads.size() + biases_.size());
+    return grads;
+  }
+  const Tensor sums = bias_gradient(dy);
+  std::int64_t begin = 0;
+  for (const GradientTarget& bias : biases_) {
+    const std::int64_t end = begin + bias.value().dim(0);
+    grads.push_back(bias.needed() ? sums.slice(begin, end) : Tensor());
+    begin = end;
+  }
+  return grads;
+}
+
 }  // namespace moh

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <vector>
+
 #include "autograd/gradient_target.h"
 #include "autograd/variable.h"
 #include "ops/op.h"
@@ -34,6 +36,23 @@ class LinearParameters {
 
  private:
   GradientTarget w_, b_;
+};
+
+/// Weights [O_i, I] and biases [O_i] of packed_linear(), as saved for its backward pass. Biases are all
+/// defined, or none.
+class PackedLinearParameters {
+ public:
+  PackedLinearParameters(const std::vector<Variable>& weights, const std::vector<Variable>& biases);
+
+  /// dy [N, sum of O] times the weights, [N, I] of `dtype`.
+  Tensor input_gradient(const Tensor& dy, DType dtype) const;
+  /// Those of the weights, then of the biases if there are any, each as in LinearParameters::gradients().
+  std::vector<Tensor> gradients(const Tensor& dy, const Tensor& x) const;
+
+ private:
+  std::vector<Tensor> weight_gradients(const Tensor& dy, const Tensor& x) const;
+
+  std::vector<GradientTarget> weights_, biases_;
 };
 
 }  // namespace moh

@@ -53,11 +53,13 @@ Variable rms_norm(const Variable& x, const Variable& w, double eps) {
 
 AddedAndNormed add_rms_norm(const Variable& x, const Variable& branch, const Variable& w, double eps) {
   const Rows rows = check_rms_norm("add_rms_norm", x, w, eps);
-  Check("add_rms_norm").like("branch", branch, "x", x).shape("branch", branch, x.shape(), "as x");
-  Tensor sum = empty_like(x.value()), y = empty_like(x.value()), r = scales_of(x, rows);
+  const bool adds = branch.defined();
+  if (adds) Check("add_rms_norm").like("branch", branch, "x", x).shape("branch", branch, x.shape(), "as x");
+  Tensor sum = adds ? empty_like(x.value()) : x.value(), y = empty_like(x.value()), r = scales_of(x, rows);
   run_kernel("add_rms_norm", x.value(), [&]<class Backend, class T>() {
-    RmsNormKernels<Backend, T>::forward(x.value().data<T>(), {branch.value().data<T>(), sum.data<T>()},
-                                        w.value().data<T>(), y.data<T>(), r.data<Acc<T>>(), rows, eps);
+    const NormAddend<T> add = adds ? NormAddend<T>{branch.value().data<T>(), sum.data<T>()} : NormAddend<T>();
+    RmsNormKernels<Backend, T>::forward(x.value().data<T>(), add, w.value().data<T>(), y.data<T>(),
+                                        r.data<Acc<T>>(), rows, eps);
   });
   const std::vector<Variable> outputs =
       record_outputs("add_rms_norm", {sum, y}, {x, branch, w},

@@ -14,7 +14,8 @@ struct AddedAndNormed {
   Variable sum, normed;
 };
 /// sum = x + branch, rounded to its dtype, and rms_norm(sum, w, eps), in one pass over memory instead of two.
-/// x and branch [..., D]. Saves sum, w, r. Throws as rms_norm.
+/// x and branch [..., D]; without a branch, sum is x, and its gradient is added to that of the norm in the
+/// same pass. Saves sum, w, r. Throws as rms_norm.
 AddedAndNormed add_rms_norm(const Variable& x, const Variable& branch, const Variable& w, double eps);
 
 }  // namespace moh

@@ -18,8 +18,8 @@ struct Operands {
     return {x.data<T>(), w.data<T>(), table.cos.data<Acc<T>>(), table.sin.data<Acc<T>>()};
   }
   RopeSizes sizes() const {
-    return {x.dim(0), x.dim(1), x.dim(2), x.dim(3) / 2,
-            starts.defined() ? starts.data<std::int32_t>() : nullptr};
+    return {x.dim(0), x.dim(1),     x.dim(2),
+            x.dim(2), x.dim(3) / 2, starts.defined() ? starts.data<std::int32_t>() : nullptr};
   }
 };
 

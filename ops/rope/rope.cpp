@@ -36,13 +36,23 @@ void fill_table(const RopeTable& table, const Angles& angles) {
   });
 }
 
-Tensor rotated(const Tensor& x, const RopeTable& table, const RopeSizes& sizes, int direction) {
-  Tensor y = empty_like(x);
+void rotate(const Tensor& x, const RopeTable& table, const RopeSizes& sizes, int direction, const Tensor& y) {
   run_kernel("rope", x, [&]<class Backend, class T>() {
     RopeKernels<Backend, T>::rotate(x.data<T>(), table.cos.data<Acc<T>>(), table.sin.data<Acc<T>>(),
                                     static_cast<Acc<T>>(direction), y.data<T>(), sizes);
   });
+}
+
+Tensor rotated(const Tensor& x, const RopeTable& table, const RopeSizes& sizes, int direction) {
+  Tensor y = empty_like(x);
+  rotate(x, table, sizes, direction, y);
   return y;
+}
+
+/// The sizes of all heads of x, with the angles of the documents' positions.
+RopeSizes sizes_of(const Variable& x, const Tensor& document_starts) {
+  return {x.dim(0), x.dim(1),     x.dim(2),
+          x.dim(2), x.dim(3) / 2, document_starts.defined() ? document_starts.data<std::int32_t>() : nullptr};
 }
 
 /// The rotation by `table` of x with these sizes, whose pointers are to `numbers`.
@@ -138,15 +148,30 @@ void check_rope_operands(std::string_view op, const Variable& x, const RopeTable
 
 Variable rope(const Variable& x, const RopeTable& table, const Tensor& document_starts) {
   check_rope_operands("rope", x, table, document_starts);
-  const RopeSizes sizes{x.dim(0), x.dim(1), x.dim(2), x.dim(3) / 2,
-                        document_starts.defined() ? document_starts.data<std::int32_t>() : nullptr};
-  return recorded(x, table.rows(0, x.dim(1)), sizes, document_starts);
+  return recorded(x, table.rows(0, x.dim(1)), sizes_of(x, document_starts), document_starts);
+}
+
+Variable rope_packed(const Variable& qkv, std::int64_t heads, const RopeTable& table,
+                     const Tensor& document_starts) {
+  check_rope_operands("rope_packed", qkv, table, document_starts);
+  Check("rope_packed").in_range("heads", static_cast<double>(heads), 0, static_cast<double>(qkv.dim(2)));
+  MOH_CHECK(!qkv.is_leaf() || !qkv.requires_grad(), "a leaf's own value stays as it is");
+  RopeSizes sizes = sizes_of(qkv, document_starts);
+  sizes.heads = heads;
+  const Tensor& y = qkv.value();
+  const RopeTable rows = table.rows(0, qkv.dim(1));
+  rotate(y, rows, sizes, 1, y);
+  return record("rope_packed", y, {qkv}, [rows, sizes, document_starts](const Tensor& dy) -> Grads {
+    const Tensor dx = dy.is_unique() ? dy : dy.clone();
+    rotate(dx, rows, sizes, -1, dx);
+    return {dx};
+  });
 }
 
 Variable rope_at(const Variable& x, const RopeTable& table, const Tensor& positions) {
   check_rope_operands("rope_at", x, table, {});
   check_positions(x, table, positions);
-  RopeSizes sizes{x.dim(0), x.dim(1), x.dim(2), x.dim(3) / 2};
+  RopeSizes sizes = sizes_of(x, {});
   sizes.rows = positions.data<std::int32_t>();
   sizes.table_rows = table.cos.dim(0);
   return recorded(x, table, sizes, positions);

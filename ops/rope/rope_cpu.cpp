@@ -14,7 +14,8 @@ void RopeKernels<Backend, T>::rotate(const T* x, const Acc<T>* cos, const Acc<T>
     for (std::int64_t token = begin; token < end; ++token) {
       const A* c = cos + sizes.row(token) * half;
       const A* s = sin + sizes.row(token) * half;
-      for (std::int64_t head = token * sizes.heads; head < (token + 1) * sizes.heads; ++head) {
+      const std::int64_t row = token * sizes.row_heads;
+      for (std::int64_t head = row; head < row + sizes.heads; ++head) {
         const T* from = x + head * half * 2;
         T* to = y + head * half * 2;
 #pragma omp simd

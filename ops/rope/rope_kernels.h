@@ -6,11 +6,11 @@
 
 namespace moh {
 
-/// x is [batch, positions, heads, 2 * half].
+/// x is [batch, positions, row_heads, 2 * half], of which the first `heads` of each row are read.
 struct RopeSizes {
   std::int64_t batch = 0;
   std::int64_t positions = 0;
-  std::int64_t heads = 0;
+  std::int64_t heads = 0, row_heads = 0;
   std::int64_t half = 0;
   /// [batch, positions], or none: token t has the angles of row t - starts[t].
   const std::int32_t* starts = nullptr;
@@ -31,8 +31,8 @@ struct RopeSizes {
   }
 };
 
-/// Rotates x by the table's angles times `direction`, which is 1, or -1 for the inverse; y is overwritten.
-/// cos, sin [positions, half] begin with the row of the first position, or of a document's.
+/// Rotates x by the table's angles times `direction`, which is 1, or -1 for the inverse; y, which may be x,
+/// is overwritten. cos, sin [positions, half] begin with the row of the first position, or of a document's.
 template <class Backend, class T>
 struct RopeKernels {
   static void rotate(const T* x, const Acc<T>* cos, const Acc<T>* sin, Acc<T> direction, T* y,

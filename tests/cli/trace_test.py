@@ -50,7 +50,7 @@ class Trace(support.MohTest):
         # What is in no phase is so in each step; a busy machine may take the processor away between two of them.
         self.assertGreater(max(self.covered(events, step) for step in steps), 0.8)
         names = {event["name"] for event in events}
-        self.assertLess({"forward", "backward", "optimizer", "wait for data", "route_heads", "rms_norm"}, names)
+        self.assertLess({"forward", "backward", "optimizer", "wait for data", "route_heads", "add_rms_norm"}, names)
         phases = [event["name"] for event in events if event["cat"] == "phase"]
         self.assertEqual(phases, ["forward", "backward", "forward", "backward", "optimizer"] * 3)
         for event in events:

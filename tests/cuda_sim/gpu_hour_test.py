@@ -138,7 +138,7 @@ class Hour(BundleCase):
         for words in ("moh_llm_b_50 beside llm_b, by kernel", "| write_list_rows | 0 | 0.000 | ",
                       "llm_b, matrix multiplications, first proposal and best"):
             self.assertIn(words, text)
-        self.assertRegex(text, r"\| attention\w* \| attention \| (forward|backward) \| 1 \|")
+        self.assertRegex(text, r"\| attention\w* \| attention_packed \| (forward|backward) \| 1 \|")
         self.assertFalse((self.results / "kernels.none").exists())
         captured = [r for r in self.records("step") if r["cuda_graph"]]
         self.assertIn(f"| {captured[0]['graph_nodes']} nodes, ", text)

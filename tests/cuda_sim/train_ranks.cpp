@@ -16,6 +16,7 @@
 #include "tests/cuda_sim/grid.h"
 #include "tests/cuda_sim/stream.h"
 #include "tests/cuda_sim/training_run.h"
+#include "tests/support/language_runs.h"
 #include "train/comm/comm_error.h"
 #include "train/comm/launcher.h"
 #include "train/comm/process_gpus.h"
@@ -113,6 +114,7 @@ RunConfig config_of(const Arguments& arguments, Device device) {
   if (arguments.has("zero")) config.comm.bucket_mib = 0;
   if (arguments.has("unclipped")) config.optim.adamw.clip_grad_norm = 0;
   if (arguments.has("bfloat16")) config.precision = Precision::kBFloat16;
+  if (arguments.has("qk_norm")) model_of(config).qk_norm = true;  // two parameters of one size in succession
   if (arguments.has("global")) config.family->moh()->balance_scope = BalanceScope::kGlobal;
   return config;
 }

@@ -79,7 +79,7 @@ class Train(unittest.TestCase):
                     losses[device] = self.train(run, "init.from=dense", moh, calibration, f"device={device}")
                     chosen[device] = re.findall("shared_heads: .*", (self.folder / run / "config.yaml").read_text())
                 self.assertEqual(chosen["cuda"], chosen["cpu"])
-                self.assert_same_run(losses["cuda"], losses["cpu"], 1e-5)
+                self.assert_same_run(losses["cuda"], losses["cpu"], 2e-5)  # the balance loss feels every weight
 
     def test_losses_in_bfloat16(self):
         options = [MODELS["learned"], "precision=bfloat16"]

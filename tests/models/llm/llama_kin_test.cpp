@@ -1,14 +1,17 @@
 // The additions of LLaMA's kin: biases, normalised queries and keys, rotary embeddings that are stretched.
 
 #include <catch2/catch.hpp>
+#include <map>
 
 #include "autograd/node.h"
 #include "core/dry_run.h"
 #include "core/error.h"
 #include "models/llm/llama.h"
 #include "ops/loss/cross_entropy.h"
+#include "tests/support/same_bits.h"
 
 using namespace moh;
+using namespace moh::test;
 
 namespace {
 
@@ -121,10 +124,10 @@ TEST_CASE("llama kin: gradients are the slopes of the loss") {
 
 TEST_CASE("llama kin: recomputing the layers changes no bit") {
   for (const RouterKey router : kRouters) {
-    std::vector<Tensor> results[2];
-    for (const bool recompute : {false, true}) {
+    std::map<RecomputeLevel, std::vector<Tensor>> results;
+    for (const RecomputeLevel recompute : kRecomputeLevels) {
       LlamaConfig config = kin(router);
-      config.recompute = recompute ? RecomputeLevel::kLayer : RecomputeLevel::kNone;
+      config.recompute = recompute;
       const auto model = make_model(config);
       const Variable loss = loss_of(*model, some_tokens(2, 9));
       loss.backward();
@@ -132,9 +135,8 @@ TEST_CASE("llama kin: recomputing the layers changes no bit") {
       for (const NamedParameter& p : model->parameters())
         if (p.variable.grad().defined()) results[recompute].push_back(p.variable.grad());
     }
-    REQUIRE(results[0].size() == results[1].size());
-    for (std::size_t i = 0; i < results[0].size(); ++i)
-      CHECK(std::ranges::equal(results[0][i].span<float>(), results[1][i].span<float>()));
+    for (const RecomputeLevel recompute : kRecomputeLevels)
+      CHECK(same_bits(results[recompute], results[RecomputeLevel::kNone]));
   }
 }
 

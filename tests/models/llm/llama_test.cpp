@@ -3,6 +3,7 @@
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <cstring>
+#include <map>
 #include <set>
 
 #include "autograd/node.h"
@@ -61,6 +62,41 @@ std::vector<std::pair<std::string, std::string>> tensors_in_dry_run(const LlamaC
 }
 
 }  // namespace
+
+TEST_CASE("models: LLaMA's packed projections have the bits of separate ones, as decoding computes them") {
+  const RouterKey router = GENERATE(RouterKey(routers::kNone), RouterKey(routers::kLearned));
+  Llama model(tiny_llama(router), DType::kFloat32);
+  model.initialise(3);
+  const Tensor tokens = some_tokens(2, 7, 19);
+  const ForwardContext separate{.equal_rows = true};
+  CHECK(same_bits(model.forward(tokens).logits.value(), model.forward(tokens, separate).logits.value()));
+  loss_of(model, tokens).backward();
+  const std::vector<Tensor> packed = gradients_of(model);
+  loss_of(model, tokens, separate).backward();
+  const std::vector<Tensor> other = gradients_of(model);
+  for (std::size_t i = 0; i < packed.size(); ++i) {
+    for (std::int64_t j = 0; j < packed[i].numel(); ++j)
+      CHECK(packed[i].data<float>()[j] == Approx(other[i].data<float>()[j]).epsilon(1e-4).margin(1e-6));
+  }
+}
+
+TEST_CASE("models: matrices that LLaMA multiplies as one lie one behind the other") {
+  LlamaConfig config = tiny_llama();
+  config.moh.num_shared = 2;  // a single one has no logit
+  config.moh.top_k = 1;
+  const Llama model(config, DType::kFloat32);
+  std::map<std::string, Tensor> values;
+  for (const NamedParameter& p : model.parameters()) values[p.name] = p.variable.value();
+  const std::string layer = "model.layers.1.";
+  for (const std::vector<std::string>& names :
+       {std::vector<std::string>{"self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"},
+        {"mlp.gate_proj", "mlp.up_proj"},
+        {"self_attn.wg", "self_attn.wg_0", "self_attn.wg_1"}}) {
+    std::vector<Tensor> matrices;
+    for (const std::string& name : names) matrices.push_back(values.at(layer + name + ".weight"));
+    CHECK(joined_rows(matrices).defined());
+  }
+}
 
 TEST_CASE("models: presets have the published parameter counts, to the last unit") {
   const std::vector<std::pair<const char*, std::int64_t>> published = {
@@ -150,9 +186,9 @@ TEST_CASE("models: recomputing the layers changes no bit of loss, gradients or r
     std::vector<std::vector<Tensor>> gradients;
     std::vector<double> losses;
     std::vector<std::vector<Tensor>> loads;
-    for (const bool recompute : {false, true}) {
+    for (const RecomputeLevel recompute : kRecomputeLevels) {
       LlamaConfig c = tiny_llama(router);
-      c.recompute = recompute ? RecomputeLevel::kLayer : RecomputeLevel::kNone;
+      c.recompute = recompute;
       c.dropout = 0.2;
       Llama model(c, DType::kFloat32);
       model.initialise(3);
@@ -167,9 +203,48 @@ TEST_CASE("models: recomputing the layers changes no bit of loss, gradients or r
       loss.backward();
       gradients.push_back(gradients_of(model));
     }
-    CHECK(losses[0] == losses[1]);
-    CHECK(same_bits(gradients[0], gradients[1]));
-    CHECK(same_bits(loads[0], loads[1]));
+    for (std::size_t i = 1; i < kRecomputeLevels.size(); ++i) {
+      CHECK(losses[0] == losses[i]);
+      CHECK(same_bits(gradients[0], gradients[i]));
+      CHECK(same_bits(loads[0], loads[i]));
+    }
+  }
+}
+
+TEST_CASE("models: the more is recomputed, the fewer activations a pass of LLaMA keeps, by known sizes") {
+  constexpr std::int64_t kTokens = 64;
+  const auto kept_of_layer = [](RecomputeLevel level) {
+    std::int64_t kept[2] = {0, 0};
+    for (const int layers : {1, 2}) {
+      LlamaConfig c = tiny_llama(routers::kNone);
+      c.layers = layers;
+      c.hidden = 256;
+      c.heads = c.kv_heads = 4;
+      c.head_dim = 64;
+      c.intermediate = 512;
+      c.max_positions = kTokens;
+      c.recompute = level;
+      const DryRunScope dry;
+      const Llama model(c, DType::kFloat32);
+      const Tensor tokens = empty({1, kTokens}, DType::kInt64);
+      const std::int64_t before = dry.memory()->usage(kCpu).stats.total.current_bytes;
+      const LlamaOutput output = model.forward(tokens);
+      kept[layers - 1] = dry.memory()->usage(kCpu).stats.total.current_bytes - before;
+    }
+    return static_cast<double>(kept[1] - kept[0]) / (kTokens * sizeof(float));
+  };
+  // Elements of a token: both sums and norms, queries, keys and values, the heads, gate and up, their
+  // product.
+  constexpr double kD = 256, kF = 512;
+  const std::map<RecomputeLevel, double> expected = {{RecomputeLevel::kNone, 4 * kD + 3 * kD + kD + 3 * kF},
+                                                     {RecomputeLevel::kNorms, 2 * kD + 3 * kD + kD + 2 * kF},
+                                                     {RecomputeLevel::kMlp, 2 * kD + 3 * kD + kD},
+                                                     {RecomputeLevel::kAttention, 2 * kD + 2 * kF},
+                                                     {RecomputeLevel::kLayer, kD}};
+  for (const RecomputeLevel level : kRecomputeLevels) {
+    INFO(static_cast<int>(level));
+    CHECK(kept_of_layer(level) ==
+          Approx(expected.at(level)).epsilon(0.02));  // statistics of rows, and of norms
   }
 }
 

@@ -7,6 +7,7 @@
 #include "ops/elementwise/add.h"
 #include "ops/shape/reshape.h"
 #include "tests/ops/op_cases.h"
+#include "tests/support/same_bits.h"
 
 using namespace moh;
 using namespace moh::test;
@@ -82,6 +83,126 @@ OP_CASES(linears) {
                      .units = 32});
   }
   return cases;
+}
+
+namespace {
+
+/// The columns of matrices side by side.
+Tensor side_by_side(const std::vector<Tensor>& matrices) {
+  const std::int64_t rows = matrices.front().numel() / matrices.front().dim(-1);
+  std::int64_t width = 0;
+  for (const Tensor& matrix : matrices) width += matrix.dim(-1);
+  Tensor all = empty({rows, width}, DType::kFloat64);
+  std::int64_t begin = 0;
+  for (const Tensor& matrix : matrices) {
+    for (std::int64_t i = 0; i < matrix.numel(); ++i) {
+      const std::int64_t row = i / matrix.dim(-1), column = i % matrix.dim(-1);
+      all.data<double>()[row * width + begin + column] = matrix.data<double>()[i];
+    }
+    begin += matrix.dim(-1);
+  }
+  return all;
+}
+
+/// Weights [3, 6], [5, 6] and [2, 6] and biases in float32, one behind the other.
+struct Adjoining {
+  std::vector<Variable> weights, biases;
+};
+Adjoining adjoining(bool adjoin) {
+  const Tensor all = normal({10, 6}, 2).to(DType::kFloat32), bias = normal({10}, 3).to(DType::kFloat32);
+  Adjoining parts;
+  for (const auto& [begin, end] : {std::pair{0, 3}, {3, 8}, {8, 10}}) {
+    const Tensor w = all.slice(begin, end), b = bias.slice(begin, end);
+    parts.weights.emplace_back(adjoin ? w : w.clone(), true);
+    parts.biases.emplace_back(adjoin ? b : b.clone(), true);
+  }
+  return parts;
+}
+
+}  // namespace
+
+OP_CASES(packed_linear) {
+  OpCases cases;
+  for (const bool biased : {false, true}) {
+    cases.push_back({.name = biased ? "3 weights with biases" : "3 weights",
+                     .inputs = {normal({6, 8}, 1), normal({5, 8}, 2), normal({4, 8}, 3), normal({17, 8}, 4),
+                                normal({5}, 5), normal({4}, 6), normal({17}, 7)},
+                     .run = [=](const Inputs& in) -> Outputs {
+                       const auto biases = in.begin() + 4;
+                       return {
+                           packed_linear(in[0], {in[1], in[2], in[3]},
+                                         biased ? std::vector(biases, in.end()) : std::vector<Variable>())};
+                     },
+                     .reference = [=](const std::vector<Tensor>& in) -> std::vector<Tensor> {
+                       std::vector<Tensor> each;
+                       for (const std::size_t i : {1, 2, 3})
+                         each.push_back(reference({in[0], in[i], biased ? in[i + 3] : Tensor()}).front());
+                       return {side_by_side(each)};
+                     },
+                     .units = 32});
+  }
+  return cases;
+}
+
+TEST_CASE("ops: packed_linear has the bits of linears, whether weights and gradients adjoin or not") {
+  const bool adjoin = GENERATE(true, false), kept = GENERATE(true, false), biased = GENERATE(true, false);
+  const Tensor input = normal({7, 6}, 1).to(DType::kFloat32), dy = normal({7, 10}, 4).to(DType::kFloat32);
+  const Adjoining one = adjoining(adjoin), other = adjoining(false);
+  const Tensor buffer = zeros({10, 6}, DType::kFloat32);
+  std::int64_t begin = 0;
+  for (Variable w : one.weights) {
+    if (kept) w.keep_gradient_in(buffer.slice(begin, begin + w.dim(0)));
+    begin += w.dim(0);
+  }
+  const Variable x(input, true), x_of_other(input, true);
+  const auto biases_of = [&](const Adjoining& parts) {
+    return biased ? parts.biases : std::vector<Variable>();
+  };
+  for (int pass = 0; pass < 2; ++pass) {  // the second one adds
+    const Variable y = packed_linear(x, one.weights, biases_of(one));
+    const std::vector<Variable> each = linears(x_of_other, other.weights, biases_of(other));
+    std::vector<Tensor> dys;
+    begin = 0;
+    for (const Variable& part : each) {
+      const Tensor dy_of_part = empty(part.shape(), DType::kFloat32);
+      for (std::int64_t i = 0; i < part.numel(); ++i) {
+        const std::int64_t at = i / part.dim(1) * 10 + begin + i % part.dim(1);
+        CHECK(y.value().data<float>()[at] == part.value().data<float>()[i]);
+        dy_of_part.data<float>()[i] = dy.data<float>()[at];
+      }
+      begin += part.dim(1);
+      dys.push_back(dy_of_part);
+    }
+    y.backward(dy);
+    backward(each, dys);
+  }
+  for (std::size_t i = 0; i < 3; ++i) {
+    CHECK(same_bits(one.weights[i].grad(), other.weights[i].grad()));
+    if (biased) CHECK(same_bits(one.biases[i].grad(), other.biases[i].grad()));
+    if (kept) CHECK(one.weights[i].grad().shares_storage_with(buffer));
+  }
+  for (std::int64_t i = 0; i < x.numel(); ++i)
+    CHECK(x.grad().data<float>()[i] == Approx(x_of_other.grad().data<float>()[i]).margin(1e-5));
+}
+
+TEST_CASE("ops: packed_linear gives gradients to what asks for them") {
+  const Adjoining parts = adjoining(true);
+  Variable(parts.weights[1]).set_requires_grad(false);
+  Variable(parts.biases[0]).set_requires_grad(false);
+  const Variable x(normal({4, 6}, 1).to(DType::kFloat32));
+  const Tensor dy = normal({4, 10}, 5).to(DType::kFloat32);
+  packed_linear(x, parts.weights, parts.biases).backward(dy);
+  CHECK(parts.weights[0].grad().defined());
+  CHECK_FALSE(parts.weights[1].grad().defined());
+  CHECK(parts.weights[2].grad().defined());
+  CHECK_FALSE(parts.biases[0].grad().defined());
+  CHECK(parts.biases[1].grad().defined());
+  CHECK_FALSE(x.grad().defined());
+  CHECK_THROWS_AS(packed_linear(x, {}), ShapeError);
+  CHECK_THROWS_AS(packed_linear(x, {Variable(zeros({3, 5}, DType::kFloat32))}), ShapeError);
+  CHECK_THROWS_WITH(
+      packed_linear(x, parts.weights, {parts.biases[0], Variable(), parts.biases[2]}),
+      "packed_linear: biases: expected a tensor per weight, or no biases, found an undefined one");
 }
 
 TEST_CASE("ops: a float32 weight of a bfloat16 input is multiplied as it is") {

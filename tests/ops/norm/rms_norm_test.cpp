@@ -77,6 +77,16 @@ OP_CASES(add_rms_norm) {
                      .inputs = {normal(shape, 1), normal(shape, 2), uniform({shape[-1]}, 0.5, 1.5)},
                      .run = both,
                      .reference = sum_and_norm});
+    cases.push_back({.name = to_string(shape) + " without a branch",
+                     .inputs = {normal(shape, 1), uniform({shape[-1]}, 0.5, 1.5)},
+                     .run =
+                         [](const Inputs& in) {
+                           const AddedAndNormed result = add_rms_norm(in[0], {}, in[1], kEps);
+                           return Outputs{result.sum, result.normed};
+                         },
+                     .reference = [](const std::vector<Tensor>& in) -> std::vector<Tensor> {
+                       return {in[0], reference({in[0], in[1]}).front()};
+                     }});
   }
   return cases;
 }

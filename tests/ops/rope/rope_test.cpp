@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "core/error.h"
+#include "ops/elementwise/scale.h"
 #include "tests/ops/op_cases.h"
 #include "tests/support/same_bits.h"
 
@@ -84,6 +85,42 @@ OP_CASES(rope) {
                          return std::vector<Tensor>{y};
                        }});
   return cases;
+}
+
+OP_CASES(rope_packed) {
+  OpCases cases;
+  for (const std::int64_t heads : {0, 3, 5}) {
+    cases.push_back({.name = std::to_string(heads) + " of 5 heads",
+                     .inputs = {normal({2, 4, 5, 16})},
+                     .run =
+                         [=](const Inputs& in) {
+                           const DType dtype = accumulate_dtype(in[0].dtype());
+                           const RopeTable table = rope_table(16, 16, kTheta, dtype, in[0].device());
+                           const Variable own = scale(in[0], 1.0);  // a tensor that the op may change
+                           return Outputs{rope_packed(own, heads, table.rows(9, 4))};
+                         },
+                     .reference = [=](const std::vector<Tensor>& in) -> std::vector<Tensor> {
+                       const Tensor y = in[0].clone(), all = reference(in[0], 9).front();
+                       for (std::int64_t i = 0; i < y.numel(); ++i) {
+                         if (i / 16 % 5 < heads) y.data<double>()[i] = all.data<double>()[i];
+                       }
+                       return {y};
+                     }});
+  }
+  return cases;
+}
+
+TEST_CASE("ops: rope_packed changes its operand, and a gradient only where nobody else has it") {
+  const RopeTable table = rope_table(3, 4, kTheta);
+  const Variable x(normal({1, 3, 2, 4}).to(DType::kFloat32), true);
+  const Variable own = scale(x, 1.0);
+  const Variable y = rope_packed(own, 1, table);
+  CHECK(y.value().is_same(own.value()));
+  const Tensor seed = normal({1, 3, 2, 4}, 2).to(DType::kFloat32), before = seed.clone();
+  y.backward(seed);
+  CHECK(same_bits(seed, before));
+  CHECK_THROWS_AS(rope_packed(x, 1, table), InternalError);
+  CHECK_THROWS_AS(rope_packed(scale(x, 1.0), 3, table), ValueError);
 }
 
 TEST_CASE("ops: rope keeps the dot product a function of the distance") {

@@ -1,5 +1,6 @@
 #include "train/trainer/optim/adamw.h"
 
+#include <span>
 #include <utility>
 
 #include "core/error.h"
@@ -40,12 +41,14 @@ AdamW::AdamW(std::vector<NamedParameter> parameters, const std::vector<Parameter
     AdamWParameter tensors{.value = parameter.variable.value(),
                            .weight_decay = uses[i].weight_decay,
                            .learning_rate_scale = uses[i].learning_rate_scale};
-    items.push_back({tensors.value.numel(), tensors.value.dtype()});
+    const bool follows =
+        !slots_.empty() && slots_.back().parameter.variable.value().is_followed_by(tensors.value);
+    items.push_back({tensors.value.numel(), tensors.value.dtype(), follows});
     if (tensors.value.dtype() == DType::kBFloat16) {
       tensors.narrow_grad = options.gradients == Precision::kBFloat16;
       parameter.variable.set_grad_dtype(dtype_of(options.gradients));
     }
-    slots_.push_back({.parameter = std::move(parameter), .tensors = std::move(tensors)});
+    slots_.push_back({std::move(parameter), std::move(tensors), follows});
   }
   shards_ = std::make_shared<const ParameterShards>(items, bucket_bytes, processes);
   std::vector<AdamWParameter> states;
@@ -76,17 +79,37 @@ void AdamW::make_update(const std::vector<AdamWParameter>& parameters) {
   update_->set_steps(steps_);
 }
 
+/// A buffer on `device` for the gradient of slot `first`, and for those of the slots that follow it.
+void AdamW::add_gradient_buffers(std::size_t first, Device device) {
+  std::size_t end = first;
+  std::int64_t elements = 0;
+  do {
+    elements += slots_[end++].parameter.variable.numel();
+  } while (end < slots_.size() && slots_[end].follows);
+  const Tensor buffer = empty({elements}, slots_[first].parameter.variable.grad_dtype(), device);
+  std::int64_t begin = 0;
+  for (Slot& slot : std::span(slots_).subspan(first, end - first)) {
+    const Variable& variable = slot.parameter.variable;
+    slot.tensors.grad = buffer.slice(begin, begin + variable.numel()).reshape(variable.shape());
+    begin += variable.numel();
+  }
+}
+
 void AdamW::keep_gradients() {
   if (update_) return;
-  for (Slot& slot : slots_) {
+  for (std::size_t i = 0; i < slots_.size(); ++i) {
     // The device of the moments: the value may still be on its way from other processes.
-    const Device device = slot.tensors.exp_avg.device();
+    const Device device = slots_[i].tensors.exp_avg.device();
     if (device == kCpu) continue;
-    Variable& variable = slot.parameter.variable;
+    Variable& variable = slots_[i].parameter.variable;
+    Tensor& grad = slots_[i].tensors.grad;
     const MemoryPurposeScope purpose(MemoryPurpose::kGradient);
-    slot.tensors.grad =
-        variable.grad().defined() ? variable.grad() : empty(variable.shape(), variable.grad_dtype(), device);
-    variable.keep_gradient_in(slot.tensors.grad);
+    if (variable.grad().defined()) {
+      grad = variable.grad();
+    } else if (!grad.defined()) {
+      add_gradient_buffers(i, device);
+    }
+    variable.keep_gradient_in(grad);
   }
   std::vector<AdamWParameter> with_buffers;
   for (std::size_t i = 0; i < slots_.size(); ++i) {

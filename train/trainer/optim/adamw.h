@@ -102,12 +102,14 @@ class AdamW {
   struct Slot {
     NamedParameter parameter;
     AdamWParameter tensors;  // of the process's elements; `grad` is defined on a GPU only: its whole buffer
+    bool follows = false;    // the slot before it, as a BucketItem
   };
 
   AdamW(std::vector<NamedParameter> parameters, const std::vector<ParameterUse>& uses,
         const AdamWOptions& options, Communicator& processes = one_process(), std::size_t bucket_bytes = 0);
 
   void make_update(const std::vector<AdamWParameter>& parameters);
+  void add_gradient_buffers(std::size_t first, Device device);
   Tensor gradient_of(std::size_t index) const;
   std::vector<AdamWParameter> parameters() const;
   TensorPart part_of(std::size_t slot, const NamedTensor& tensor) const;

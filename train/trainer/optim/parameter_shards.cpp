@@ -42,11 +42,16 @@ std::vector<Bucket> bucket_layout(std::span<const BucketItem> items, std::size_t
     if (parts > 1) bucket.elements = padded(bucket.elements, parts * kAlignment);
     buckets.push_back(std::exchange(bucket, {}));
   };
-  for (std::size_t i = items.size(); i-- > 0;) {
-    if (!bucket.items.empty() && items[bucket.items.back()].dtype != items[i].dtype) close();
-    bucket.items.push_back(i);
-    bucket.elements += items[i].elements;
+  for (std::size_t end = items.size(); end > 0;) {
+    std::size_t begin = end - 1;
+    while (begin > 0 && items[begin].follows) --begin;
+    if (!bucket.items.empty() && items[bucket.items.back()].dtype != items[begin].dtype) close();
+    for (std::size_t i = begin; i < end; ++i) {
+      bucket.items.push_back(i);
+      bucket.elements += items[i].elements;
+    }
     if (static_cast<std::size_t>(bucket.elements) * dtype_size(DType::kFloat32) >= bytes) close();
+    end = begin;
   }
   close();
   return buckets;

@@ -17,17 +17,21 @@ namespace moh {
 struct BucketItem {
   std::int64_t elements = 0;
   DType dtype = DType::kFloat32;
+  /// Its values lie right behind those of the item before it, so that one multiplication may compute the
+  /// gradients of both (packed_linear() of ops/linalg/linear.h), if these lie so, too.
+  bool follows = false;
 };
 
 /// Items that lie one after the other in one buffer.
 struct Bucket {
-  std::vector<std::size_t> items;  ///< indices, in the order in the buffer: the last one first
+  std::vector<std::size_t> items;  ///< indices, in the order in the buffer
   std::int64_t elements = 0;       ///< of the buffer: those of the items, and what makes equal parts
 };
 
 /// Items in buckets of at least `bytes` of float32 each, but for the last, in the reverse of their order:
-/// that in which a backward pass completes their gradients. The items of a bucket are of one dtype, and its
-/// elements can be divided into `parts` equal parts that begin at multiples of 64 bytes.
+/// that in which a backward pass completes their gradients. An item that follows another lies behind it. The
+/// items of a bucket are of one dtype, and its elements can be divided into `parts` equal parts that begin at
+/// multiples of 64 bytes.
 std::vector<Bucket> bucket_layout(std::span<const BucketItem> items, std::size_t bytes, std::int64_t parts);
 
 /// Elements of a tensor that has `whole` of them, from number `begin` on.

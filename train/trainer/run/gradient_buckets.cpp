@@ -27,8 +27,9 @@ GradientBuckets::GradientBuckets(Communicator& processes, const std::vector<Vari
   std::vector<BucketItem> items;
   for (const Variable& parameter : parameters) {
     if (!parameter.requires_grad()) continue;
+    const bool follows = !leaves.empty() && leaves.back().value().is_followed_by(parameter.value());
     leaves.push_back(parameter);
-    items.push_back({parameter.numel(), parameter.dtype()});
+    items.push_back({parameter.numel(), parameter.dtype(), follows});
   }
   on_device_ = !leaves.empty() && leaves.front().device() != kCpu;
   const std::int64_t parts = options.sharded ? processes.size() : 1;

@@ -42,6 +42,14 @@ TEST_CASE("bucket layout: every item once, the last one first, no bucket of two 
   CHECK(order == std::vector<std::size_t>{5, 4, 3, 2, 1, 0});
 }
 
+TEST_CASE("bucket layout: items that follow each other stay in their order, in one bucket") {
+  const std::vector<BucketItem> items = {
+      {8}, {8}, {.elements = 8, .follows = true}, {.elements = 8, .follows = true}, {8}};
+  std::vector<std::vector<std::size_t>> found;
+  for (const Bucket& bucket : bucket_layout(items, /*bytes=*/1, /*parts=*/1)) found.push_back(bucket.items);
+  CHECK(found == std::vector<std::vector<std::size_t>>{{4}, {1, 2, 3}, {0}});
+}
+
 TEST_CASE("parameter shards: the parts of all processes are the whole, in order") {
   const std::size_t bytes = GENERATE(1, 200, 1 << 20);
   test::require_success(3, [&](Communicator& comm) {

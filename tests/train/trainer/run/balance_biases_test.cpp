@@ -77,7 +77,7 @@ const std::vector<std::vector<float>>& loads_of(const StepReport& report) {
   return report.statistics.rows[0].second;
 }
 
-/// The largest load over the mean load, of the last twenty of `steps` steps together, in the layer where that
+/// The largest load over the mean load, of the last fifty of `steps` steps together, in the layer where that
 /// is most.
 double imbalance_after(const RunConfig& run, std::int64_t steps) {
   Training training(run, language_family());
@@ -86,7 +86,7 @@ double imbalance_after(const RunConfig& run, std::int64_t steps) {
     const StepReport report = training.advance(i, 3e-3);
     const auto& loads = loads_of(report);
     sums.resize(loads.size(), std::vector<double>(loads[0].size()));
-    for (std::size_t layer = 0; layer < loads.size() && i >= steps - 20; ++layer) {
+    for (std::size_t layer = 0; layer < loads.size() && i >= steps - 50; ++layer) {
       for (std::size_t e = 0; e < loads[layer].size(); ++e)
         sums[layer][e] += static_cast<double>(loads[layer][e]);
     }
@@ -102,7 +102,7 @@ double imbalance_after(const RunConfig& run, std::int64_t steps) {
 }  // namespace
 
 TEST_CASE("train: biases of the selection even out the loads, without any balance loss") {
-  const double without = imbalance_after(language(0), 200), with = imbalance_after(language(0.005), 200);
+  const double without = imbalance_after(language(0), 300), with = imbalance_after(language(0.005), 300);
   INFO(without << " without biases, " << with << " with them");
   CHECK(without > 1.5);
   CHECK(with < 1.2);
