@@ -165,7 +165,7 @@ void add(void*, DType, const void*, DType, std::int64_t) {
 void scale(void*, DType, std::int64_t, double) {
   not_open();
 }
-void copy_to_row(void*, const std::int64_t*, const void*, DType, std::int64_t) {
+void copy_to_row(double*, const std::int64_t*, std::int64_t, std::span<const RowPart>) {
   not_open();
 }
 bool all_finite(const void*, DType, std::int64_t) {

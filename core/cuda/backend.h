@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 
 #include "core/allocator.h"
@@ -70,8 +71,14 @@ void fill(void* to, DType dtype, std::int64_t count, double value);
 void convert(void* to, DType to_dtype, const void* from, DType from_dtype, std::int64_t count);
 void add(void* to, DType to_dtype, const void* from, DType from_dtype, std::int64_t count);
 void scale(void* to, DType dtype, std::int64_t count, double factor);
-/// Row number *number of the rows at `rows` becomes the `width` elements at `row` (core/copy_to_row.h).
-void copy_to_row(void* rows, const std::int64_t* number, const void* row, DType dtype, std::int64_t width);
+struct RowPart {
+  const void* from;
+  DType dtype;
+  std::int64_t count;
+};
+/// Row number *number of the rows at `rows`, of `width` elements, becomes the parts (core/copy_to_row.h).
+void copy_to_row(double* rows, const std::int64_t* number, std::int64_t width,
+                 std::span<const RowPart> parts);
 /// Blocks until the result is known.
 bool all_finite(const void* from, DType dtype, std::int64_t count);
 

@@ -1,5 +1,8 @@
+#include <algorithm>
+
 #include "core/cuda/backend.h"
 #include "core/cuda/launch.h"
+#include "core/cuda/run.h"
 #include "core/error.h"
 
 namespace moh::cuda {
@@ -16,44 +19,101 @@ MOH_DEVICE To convert_element(From value) {
 
 template <class T>
 struct Fill {
-  T* to;
   T value;
-  MOH_DEVICE void operator()(std::int64_t i) const { to[i] = value; }
+  MOH_DEVICE T operator()(T /*old*/, T /*from*/) const { return value; }
 };
 
-template <class To, class From>
 struct Convert {
-  To* to;
-  const From* from;
-  MOH_DEVICE void operator()(std::int64_t i) const { to[i] = convert_element<To, From>(from[i]); }
+  template <class To, class From>
+  MOH_DEVICE To operator()(To /*old*/, From from) const {
+    return convert_element<To, From>(from);
+  }
 };
 
-template <class To, class From>
 struct Add {
+  template <class To, class From>
+  MOH_DEVICE To operator()(To old, From from) const {
+    using Sum = std::conditional_t<std::is_same_v<To, double>, double, float>;
+    return convert_element<To, Sum>(static_cast<Sum>(old) + static_cast<Sum>(from));
+  }
+};
+
+template <class A>
+struct Scale {
+  A factor;
+  template <class T>
+  MOH_DEVICE T operator()(T old, T /*from*/) const {
+    return convert_element<T, A>(static_cast<A>(old) * factor);
+  }
+};
+
+/// to[i] = f(to[i], from[i]) in runs of elements, the last of which may be shorter. f may leave out either.
+template <class To, class From, class F>
+struct Map {
+  static constexpr int kCount = kRunOf<To, From>;
+
   To* to;
   const From* from;
-  MOH_DEVICE void operator()(std::int64_t i) const {
-    using Sum = std::conditional_t<std::is_same_v<To, double>, double, float>;
-    to[i] = convert_element<To, Sum>(static_cast<Sum>(to[i]) + static_cast<Sum>(from[i]));
+  std::int64_t count;
+  bool fits;
+  F f;
+
+  MOH_DEVICE void operator()(std::int64_t number) const {
+    const std::int64_t first = number * kCount;
+    if (!fits || first + kCount > count) {
+      for (std::int64_t i = first; i < count && i < first + kCount; ++i) to[i] = f(to[i], from[i]);
+      return;
+    }
+    Run<To, kCount> out = load_run<kCount>(to + first);
+    const Run<From, kCount> in = load_run<kCount>(from + first);
+    for (int j = 0; j < kCount; ++j) out.values[j] = f(out.values[j], in.values[j]);
+    store_run(to + first, out);
   }
 };
 
-template <class T>
-struct Scale {
-  T* to;
-  Acc<T> factor;
-  MOH_DEVICE void operator()(std::int64_t i) const {
-    to[i] = convert_element<T, Acc<T>>(static_cast<Acc<T>>(to[i]) * factor);
-  }
-};
+template <class To, class From, class F>
+void launch_map(const char* name, To* to, const From* from, std::int64_t count, const F& f) {
+  constexpr int kCount = kRunOf<To, From>;
+  launch_each(name, (count + kCount - 1) / kCount, Map<To, From, F>{to, from, count, runs_fit(to, from), f});
+}
 
-template <class T>
+/// An element of a row from some of its parts, few enough for the arguments of a kernel.
 struct CopyToRow {
-  T* rows;
+  static constexpr int kMost = 96;
+
+  const void* from[kMost];
+  DType dtype[kMost];
+  std::int64_t end[kMost];
+  double* rows;
   const std::int64_t* number;
-  const T* row;
-  std::int64_t width;
-  MOH_DEVICE void operator()(std::int64_t i) const { rows[*number * width + i] = row[i]; }
+  std::int64_t width, first;  ///< `first`: the place of the first part in the row
+
+  template <class T>
+  MOH_DEVICE double element(int part, std::int64_t i) const {
+    return static_cast<double>(static_cast<const T*>(from[part])[i]);
+  }
+  MOH_DEVICE double value(int part, std::int64_t i) const {
+    switch (dtype[part]) {
+      case DType::kFloat32:
+        return element<float>(part, i);
+      case DType::kBFloat16:
+        return static_cast<double>(static_cast<float>(static_cast<const bfloat16*>(from[part])[i]));
+      case DType::kFloat64:
+        return element<double>(part, i);
+      case DType::kInt32:
+        return element<std::int32_t>(part, i);
+      case DType::kInt64:
+        return element<std::int64_t>(part, i);
+      case DType::kUInt8:
+        return element<std::uint8_t>(part, i);
+    }
+    return 0;
+  }
+  MOH_DEVICE void operator()(std::int64_t i) const {
+    int part = 0;
+    while (i >= end[part]) ++part;
+    rows[*number * width + first + i] = value(part, part > 0 ? i - end[part - 1] : i);
+  }
 };
 
 template <class T>
@@ -75,14 +135,14 @@ void fill(void* to, DType dtype, std::int64_t count, double value) {
       element = bfloat16(static_cast<float>(value));
     else
       element = static_cast<T>(value);
-    launch_each("fill", count, Fill<T>{static_cast<T*>(to), element});
+    launch_map("fill", static_cast<T*>(to), static_cast<const T*>(to), count, Fill<T>{element});
   });
 }
 
 void convert(void* to, DType to_dtype, const void* from, DType from_dtype, std::int64_t count) {
   visit_dtype(to_dtype, [&]<class To>() {
     visit_dtype(from_dtype, [&]<class From>() {
-      launch_each("convert", count, Convert<To, From>{static_cast<To*>(to), static_cast<const From*>(from)});
+      launch_map("convert", static_cast<To*>(to), static_cast<const From*>(from), count, Convert{});
     });
   });
 }
@@ -90,22 +150,35 @@ void convert(void* to, DType to_dtype, const void* from, DType from_dtype, std::
 void add(void* to, DType to_dtype, const void* from, DType from_dtype, std::int64_t count) {
   visit_floating(to_dtype, "add", [&]<class To>() {
     visit_floating(from_dtype, "add", [&]<class From>() {
-      launch_each("add", count, Add<To, From>{static_cast<To*>(to), static_cast<const From*>(from)});
+      launch_map("add", static_cast<To*>(to), static_cast<const From*>(from), count, Add{});
     });
   });
 }
 
 void scale(void* to, DType dtype, std::int64_t count, double factor) {
   visit_floating(dtype, "scale", [&]<class T>() {
-    launch_each("scale", count, Scale<T>{static_cast<T*>(to), static_cast<Acc<T>>(factor)});
+    launch_map("scale", static_cast<T*>(to), static_cast<const T*>(to), count,
+               Scale<Acc<T>>{static_cast<Acc<T>>(factor)});
   });
 }
 
-void copy_to_row(void* rows, const std::int64_t* number, const void* row, DType dtype, std::int64_t width) {
-  visit_dtype(dtype, [&]<class T>() {
-    launch_each("copy_to_row", width,
-                CopyToRow<T>{static_cast<T*>(rows), number, static_cast<const T*>(row), width});
-  });
+void copy_to_row(double* rows, const std::int64_t* number, std::int64_t width,
+                 std::span<const RowPart> parts) {
+  std::int64_t first = 0;
+  while (!parts.empty()) {
+    CopyToRow copy{
+        .from = {}, .dtype = {}, .end = {}, .rows = rows, .number = number, .width = width, .first = first};
+    const std::size_t some = std::min<std::size_t>(parts.size(), CopyToRow::kMost);
+    std::int64_t count = 0;
+    for (std::size_t i = 0; i < some; ++i) {
+      copy.from[i] = parts[i].from;
+      copy.dtype[i] = parts[i].dtype;
+      copy.end[i] = count += parts[i].count;
+    }
+    launch_each("copy_to_row", count, copy);
+    first += count;
+    parts = parts.subspan(some);
+  }
 }
 
 bool all_finite(const void* from, DType dtype, std::int64_t count) {

@@ -78,25 +78,27 @@ struct ReduceSpace {
 struct ExpSum {
   float top, sum;
 };
-/// ExpSum of the block's row; `space` points to two ReduceSpaces in shared memory. The largest element counts
-/// as `lowest` at least.
+/// ExpSum of the block's row, which is read once; `space` points to two ReduceSpaces in shared memory. The
+/// largest element counts as `lowest` at least.
 template <class T>
 MOH_DEVICE ExpSum exp_sum_of(const RowAccess<const T>& row, ReduceSpace<float>* space, float factor = 1.0F,
                              float lowest = -INFINITY) {
   constexpr int kPack = Pack<T>::kCount;
+  const auto shrinks = [&](float from, float to) { return from < to ? expf((from - to) * factor) : 1.0F; };
   float top = lowest, sum = 0;
   each_piece<T>(row.width, [&](std::int64_t first) {
     float values[kPack];
     row.load(first, values);
-    for (int j = 0; j < kPack && first + j < row.width; ++j) top = fmaxf(top, values[j]);
+    float next = top;
+    for (int j = 0; j < kPack && first + j < row.width; ++j) next = fmaxf(next, values[j]);
+    sum *= shrinks(top, next);
+    top = next;
+    const float base = top == -INFINITY ? 0.0F : top;  // then all are -inf, or NaN
+    for (int j = 0; j < kPack && first + j < row.width; ++j) sum += expf((values[j] - base) * factor);
   });
+  const float own = top;
   top = reduce_block(top, Largest{}, space[0].values);
-  each_piece<T>(row.width, [&](std::int64_t first) {
-    float values[kPack];
-    row.load(first, values);
-    for (int j = 0; j < kPack && first + j < row.width; ++j) sum += expf((values[j] - top) * factor);
-  });
-  return {top, reduce_block(sum, Sum{}, space[1].values)};
+  return {top, reduce_block(sum * shrinks(own, top), Sum{}, space[1].values)};
 }
 
 /// Number of blocks of a kernel that sums over all rows, block b over rows b, b + blocks, ...: few enough

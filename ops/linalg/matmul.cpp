@@ -132,7 +132,10 @@ void gemm_on_device(const GemmShape& s, const Operand& c, const Operand& a, cons
   const DType dtype = narrow ? DType::kBFloat16 : DType::kFloat32;
   const Tensor left = a.matrix.to(dtype), right = b.matrix.to(dtype);
   const Tensor& out = c.matrix;
-  const Tensor result = narrow || out.dtype() == DType::kFloat32 ? out : out.to(DType::kFloat32);
+  const bool keeps_old = accumulate || s.n < s.ldc;
+  const Tensor result = narrow || out.dtype() == DType::kFloat32 ? out
+                        : keeps_old                              ? out.to(DType::kFloat32)
+                                    : empty(out.shape(), DType::kFloat32, out.device());
   const Tensor vector = extra.vector.defined() ? extra.vector.to(result.dtype()) : Tensor();
   const auto first = [](const Operand& operand, const Tensor& matrix) {
     return static_cast<std::byte*>(matrix.raw()) +

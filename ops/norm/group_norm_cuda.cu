@@ -1,7 +1,8 @@
 #include <cmath>
 
 #include "core/cuda/tag.h"
-#include "ops/cuda/map.h"
+#include "ops/cuda/part_sums.h"
+#include "ops/cuda/reduce.h"
 #include "ops/norm/group_norm_kernels.h"
 
 namespace moh {
@@ -56,28 +57,42 @@ struct SumChunks {
   }
 };
 
-/// The sum of a row of the partial sums of a group, times weights where there are any.
-template <class T>
-MOH_DEVICE float group_sum(const DeviceSizes& s, const float* partials, std::int64_t group, std::int64_t row,
-                           const T* w) {
+constexpr int kGroupWarps = 8, kGroupThreads = kGroupWarps * device::kWarp;
+
+/// Sums of `rows` rows of the partial sums, times weights where there are any. A warp for each group: a lane
+/// adds each 32nd partial sum, in order. Calls store(group, row, sum).
+template <class T, class Store>
+MOH_KERNEL(kGroupThreads)
+void group_sums_kernel(DeviceSizes s, const float* partials, const T* w, int rows, Store store) {
+  const int lane = device::thread_x() % device::kWarp, warp = device::thread_x() / device::kWarp;
+  const std::int64_t group = device::block_x() * kGroupWarps + warp;
+  if (group >= s.images * s.groups) return;
   const std::int64_t image = group / s.groups, first = group % s.groups * s.each;
-  float sum = 0;
-  for (std::int64_t k = image * s.chunks; k < (image + 1) * s.chunks; ++k) {
-    for (std::int64_t c = first; c < first + s.each; ++c)
+  for (int row = 0; row < rows; ++row) {
+    float sum = 0;
+    for (std::int64_t i = lane; i < s.chunks * s.each; i += device::kWarp) {
+      const std::int64_t k = image * s.chunks + i / s.each, c = first + i % s.each;
       sum += partials[(2 * k + row) * s.channels + c] * (w == nullptr ? 1.0F : static_cast<float>(w[c]));
+    }
+    sum = reduce_warp(sum, Sum{});
+    if (lane == 0) store(group, row, sum);
   }
-  return sum;
 }
 
-/// A thread for each group: its mean, or, with eps, 1 / sqrt(variance + eps).
-struct FinishGroups {
-  const float* partials;
+template <class T, class Store>
+void sum_groups(const char* name, const DeviceSizes& s, const float* partials, const T* w, int rows,
+                const Store& store) {
+  cuda::launch(name, group_sums_kernel<T, Store>,
+               {.blocks_x = (s.images * s.groups + kGroupWarps - 1) / kGroupWarps, .threads = kGroupThreads},
+               s, partials, w, rows, store);
+}
+
+/// The mean of a group, or, with eps, 1 / sqrt(variance + eps).
+struct FinishGroup {
   float* to;
   float count, eps;  // eps < 0: the mean
-  DeviceSizes s;
-
-  MOH_DEVICE void operator()(std::int64_t group) const {
-    const float mean = group_sum<float>(s, partials, group, 0, nullptr) / count;
+  MOH_DEVICE void operator()(std::int64_t group, int /*row*/, float sum) const {
+    const float mean = sum / count;
     to[group] = eps < 0 ? mean : 1.0F / sqrtf(mean + eps);
   }
 };
@@ -117,35 +132,24 @@ struct SumGradients {
   }
 };
 
-/// A thread for each group: the means of g and of g n.
-template <class T>
+/// The means of g and of g n of a group.
 struct MeansOfGradients {
-  const float* partials;
-  const T* w;
   float* means;
   float count;
-  DeviceSizes s;
-
-  MOH_DEVICE void operator()(std::int64_t group) const {
-    for (std::int64_t row = 0; row < 2; ++row)
-      means[2 * group + row] = group_sum(s, partials, group, row, w) / count;
+  MOH_DEVICE void operator()(std::int64_t group, int row, float sum) const {
+    means[2 * group + row] = sum / count;
   }
 };
 
-/// A thread for each channel: db and dw.
-struct SumParameters {
-  const float* partials;
+/// db and dw, from the sums over all chunks.
+struct StoreParameters {
   float *dw, *db;
-  DeviceSizes s;
-
-  MOH_DEVICE void operator()(std::int64_t c) const {
-    float sum = 0, dot = 0;
-    for (std::int64_t k = 0; k < s.images * s.chunks; ++k) {
-      sum += partials[2 * k * s.channels + c];
-      dot += partials[(2 * k + 1) * s.channels + c];
-    }
-    db[c] = sum;
-    dw[c] = dot;
+  std::int64_t channels;
+  MOH_DEVICE void operator()(std::int64_t /*group*/, std::int64_t column, float sum) const {
+    if (column < channels)
+      db[column] = sum;
+    else
+      dw[column - channels] = sum;
   }
 };
 
@@ -170,13 +174,15 @@ template <class Backend, class T>
 void GroupNormKernels<Backend, T>::statistics(const T* x, Acc<T>* mean, Acc<T>* r, Acc<T>* partials,
                                               const GroupNormSizes& sizes, double eps) {
   const DeviceSizes s(sizes);
-  const std::int64_t sums = s.images * s.chunks * s.channels, groups = s.images * s.groups;
+  const std::int64_t sums = s.images * s.chunks * s.channels;
   const auto count = static_cast<float>(sizes.group_elements());
   cuda::launch_each("group_norm_sums", sums, SumChunks<T>{x, nullptr, partials, s});
-  cuda::launch_each("group_norm_groups", groups, FinishGroups{partials, mean, count, -1.0F, s});
+  const auto finish = [&](float* to, float with_eps) {
+    sum_groups<T>("group_norm_groups", s, partials, nullptr, 1, FinishGroup{to, count, with_eps});
+  };
+  finish(mean, -1.0F);
   cuda::launch_each("group_norm_sums", sums, SumChunks<T>{x, mean, partials, s});
-  cuda::launch_each("group_norm_groups", groups,
-                    FinishGroups{partials, r, count, static_cast<float>(eps), s});
+  finish(r, static_cast<float>(eps));
 }
 
 template <class Backend, class T>
@@ -196,10 +202,11 @@ void GroupNormKernels<Backend, T>::backward(const T* dy, const T* x, const T* w,
   const DeviceSizes s(sizes);
   cuda::launch_each("group_norm_gradient_sums", s.images * s.chunks * s.channels,
                     SumGradients<T>{dy, x, mean, r, partials, s});
-  cuda::launch_each("group_norm_gradient_means", s.images * s.groups,
-                    MeansOfGradients<T>{partials, w, means, static_cast<float>(sizes.group_elements()), s});
+  sum_groups("group_norm_gradient_means", s, partials, w, 2,
+             MeansOfGradients{means, static_cast<float>(sizes.group_elements())});
   if (dw != nullptr)
-    cuda::launch_each("group_norm_gradient_parameters", s.channels, SumParameters{partials, dw, db, s});
+    sum_parts("group_norm_gradient_parameters", {partials, 1, s.images * s.chunks, 2 * s.channels},
+              StoreParameters{dw, db, s.channels});
   cuda::launch_each("group_norm_gradient", s.images * s.pixels * s.channels,
                     GradientOfInput<T>{dy, x, w, mean, r, means, dx, s});
 }

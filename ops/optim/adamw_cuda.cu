@@ -1,5 +1,6 @@
 #include <cmath>
 
+#include "core/cuda/run.h"
 #include "core/cuda/tag.h"
 #include "ops/device/kernel.h"
 #include "ops/optim/adamw_kernels.h"
@@ -11,6 +12,35 @@ namespace {
 
 constexpr int kThreads = 256;
 
+/// The update of kCount elements from number i on.
+template <int kCount, class T, class G>
+MOH_DEVICE void update_run(const AdamWChunk<T, G>& at, std::int64_t i, const AdamWCoefficients<float>& c,
+                           const AdamWRate<float>& rate) {
+  using cuda::load_run;
+  cuda::Run<T, kCount> value = load_run<kCount>(at.value + i);
+  cuda::Run<float, kCount> exp_avg = load_run<kCount>(at.exp_avg + i);
+  cuda::Run<float, kCount> exp_avg_sq = load_run<kCount>(at.exp_avg_sq + i), master = {};
+  if (at.master != nullptr) master = load_run<kCount>(at.master + i);
+  const cuda::Run<G, kCount> grad = load_run<kCount>(at.grad + i);
+  MOH_UNROLL
+  for (int j = 0; j < kCount; ++j) {
+    const float g = c.grad_scale * static_cast<float>(grad.values[j]);
+    const float m = c.beta1 * exp_avg.values[j] + c.one_minus_beta1 * g;
+    const float v = c.beta2 * exp_avg_sq.values[j] + c.one_minus_beta2 * (g * g);
+    exp_avg.values[j] = m;
+    exp_avg_sq.values[j] = v;
+    const float move = rate.step_size * (m / (sqrtf(v) * c.root_scale + c.epsilon));
+    const float before = at.master != nullptr ? master.values[j] : static_cast<float>(value.values[j]);
+    const float after = before * rate.keep - move;
+    master.values[j] = after;
+    value.values[j] = after;
+  }
+  store_run(at.exp_avg + i, exp_avg);
+  store_run(at.exp_avg_sq + i, exp_avg_sq);
+  if (at.master != nullptr) store_run(at.master + i, master);
+  store_run(at.value + i, value);
+}
+
 /// One block per chunk.
 template <class T, class G>
 MOH_KERNEL(kThreads)
@@ -21,18 +51,13 @@ void adamw_kernel(const AdamWChunk<T, G>* chunks, const AdamWCoefficients<float>
   AdamWChunk<T, G> at = chunks[device::block_x()];
   if (grad != nullptr) at.grad = grad + device::block_x() * kOptimizerChunk;
   const AdamWRate<float> rate = rates[at.rate];
-  for (std::int64_t i = device::thread_x(); i < at.count; i += device::block_threads()) {
-    const float g = c.grad_scale * static_cast<float>(at.grad[i]);
-    const float m = c.beta1 * at.exp_avg[i] + c.one_minus_beta1 * g;
-    const float v = c.beta2 * at.exp_avg_sq[i] + c.one_minus_beta2 * (g * g);
-    at.exp_avg[i] = m;
-    at.exp_avg_sq[i] = v;
-    const float move = rate.step_size * (m / (sqrtf(v) * c.root_scale + c.epsilon));
-    const float before = at.master != nullptr ? at.master[i] : static_cast<float>(at.value[i]);
-    const float after = before * rate.keep - move;
-    if (at.master != nullptr) at.master[i] = after;
-    at.value[i] = after;
-  }
+  constexpr int kCount = cuda::kRunOf<T, float>;
+  const bool fits = cuda::runs_fit(at.value, at.grad, at.exp_avg, at.exp_avg_sq, at.master);
+  const std::int64_t in_runs = fits ? at.count / kCount * kCount : 0;
+  for (std::int64_t i = device::thread_x() * kCount; i < in_runs; i += device::block_threads() * kCount)
+    update_run<kCount>(at, i, c, rate);
+  for (std::int64_t i = in_runs + device::thread_x(); i < at.count; i += device::block_threads())
+    update_run<1>(at, i, c, rate);
 }
 
 }  // namespace

@@ -196,14 +196,14 @@ TEST_CASE(
 TEST_CASE("sim: a captured copy goes to the row whose number is in device memory", "[sim]") {
   const Device gpu = test::open_gpu();
   const Tensor rows = zeros({3, 2}, DType::kFloat64, gpu), number = zeros({}, DType::kInt64, gpu);
-  const Tensor row = zeros({2}, DType::kFloat64, gpu);
+  const std::vector<Tensor> row = {zeros({1}, DType::kFloat64, gpu), zeros({1}, DType::kFloat32, gpu)};
   cuda::Graph graph;
   const auto work = [&] { copy_to_row(rows, number, row); };
   graph.rehearse(work);
   graph.capture(work);
   for (const int at : {2, 0}) {
     number.fill(at);
-    row.fill(10 + at);
+    for (const Tensor& part : row) part.fill(10 + at);
     graph.launch();
   }
   const Tensor found = rows.to(kCpu);

@@ -236,10 +236,14 @@ void check_tensors_on_device() {
     CHECK(same_elements<float>(sum.to(kCpu), expected, x.numel()));
     CHECK(full({}, 2.5, DType::kBFloat16, gpu).item() == 2.5);
     CHECK(full({3}, -4, DType::kInt64, gpu).select(1).item() == -4);
-    const Tensor rows = on_gpu.clone();
-    copy_to_row(rows, full({}, 5, DType::kInt64, gpu), on_gpu.select(1));
-    CHECK(same_elements<float>(rows.select(5).to(kCpu), x.select(1), 11));
-    CHECK(same_elements<float>(rows.select(4).to(kCpu), x.select(4), 11));
+    // More parts than one launch takes, of all types.
+    std::vector<Tensor> parts;
+    for (int i = 0; i < 100; ++i) parts.push_back(full({i % 3}, i, static_cast<DType>(i % 6), gpu));
+    const Tensor rows = full({2, 99}, -1, DType::kFloat64, gpu), on_cpu = rows.to(kCpu);
+    copy_to_row(rows, full({}, 1, DType::kInt64, gpu), parts);
+    for (Tensor& part : parts) part = part.to(kCpu);
+    copy_to_row(on_cpu, full({}, 1, DType::kInt64), parts);
+    CHECK(same_elements<double>(rows.to(kCpu), on_cpu, rows.numel()));
     CHECK(on_gpu.all_finite());
     on_gpu.select(6).slice(10, 11).fill(std::numeric_limits<double>::infinity());
     CHECK_FALSE(on_gpu.all_finite());

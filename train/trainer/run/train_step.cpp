@@ -63,11 +63,15 @@ std::vector<std::int64_t> items_of(const std::vector<StepSize>& sizes) {
   return items;
 }
 
-/// The concatenation of all tensors' elements, as float64 on their device.
-Tensor packed(const std::vector<Tensor>& tensors, Device device) {
+std::int64_t count_elements(const std::vector<Tensor>& tensors) {
   std::int64_t count = 0;
   for (const Tensor& tensor : tensors) count += tensor.numel();
-  Tensor all = empty({count}, DType::kFloat64, device);
+  return count;
+}
+
+/// The concatenation of all tensors' elements, as float64 on their device.
+Tensor packed(const std::vector<Tensor>& tensors, Device device) {
+  Tensor all = empty({count_elements(tensors)}, DType::kFloat64, device);
   std::int64_t begin = 0;
   for (const Tensor& tensor : tensors) {
     all.slice(begin, begin + tensor.numel()).copy_from(tensor.reshape({tensor.numel()}));
@@ -226,7 +230,7 @@ void TrainStep::forward_backward(std::int64_t micro_batch, const MicroBatch& bat
   pass_failpoint(loss);
   if (fused_) {
     before_update_();
-    fused_->begin(packed({loss.task_loss}, config_.device));
+    fused_->begin(loss.task_loss.to(DType::kFloat64).reshape({1}));
   }
   const bool is_last = micro_batch + 1 == own_micro_batches_;
   if (is_last) replicas_->expect_last_backward();
@@ -237,9 +241,9 @@ void TrainStep::forward_backward(std::int64_t micro_batch, const MicroBatch& bat
 
 /// Puts the numbers of the micro-batch, whose number is in device memory, beside those of the others.
 void TrainStep::keep(const MicroBatchLoss& loss) {
-  const Tensor numbers = packed(values_of(loss.numbers), config_.device);
+  const std::vector<Tensor> numbers = values_of(loss.numbers);
   layout_ = std::make_shared<const NumberLayout>(loss.numbers);
-  const std::int64_t count = own_micro_batches_, width = numbers.numel();
+  const std::int64_t count = own_micro_batches_, width = count_elements(numbers);
   if (!own_.defined() || own_.numel() != count * (1 + width)) {
     // As allocators round, so that each micro-batch takes the same memory (train/apps/plan/dry_step.h).
     constexpr std::int64_t kUnit = 256 / sizeof(double);
@@ -250,8 +254,8 @@ void TrainStep::keep(const MicroBatchLoss& loss) {
     own_ = own_.slice(0, count * (1 + width));
   }
   const Tensor number = micro_batch_.slice(0, 1);
-  copy_to_row(own_.slice(0, count), number, packed({loss.task_loss}, config_.device).reshape({}));
-  if (width > 0) copy_to_row(own_.slice(count, own_.numel()).reshape({count, width}), number, numbers);
+  copy_to_row(own_.slice(0, count).reshape({count, 1}), number, std::span(&loss.task_loss, 1));
+  copy_to_row(own_.slice(count, own_.numel()).reshape({count, width}), number, numbers);
 }
 
 /// The losses of the step's micro-batches and then their other numbers, as if one process had computed all.
