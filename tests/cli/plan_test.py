@@ -18,7 +18,9 @@ class Plan(support.MohTest):
     def test_memory_is_what_a_step_takes(self):
         size = {"model.hidden": 128, "model.intermediate": 352, "model.vocab_size": 2048, "model.max_positions": 128,
                 "data.sequence_length": 128}
-        for settings in (DENSE, {}, {"model.recompute": "layer", "model.kv_heads": 2, "precision": "bfloat16"}):
+        for settings in (DENSE, {}, {"model.recompute": "layer", "model.kv_heads": 2, "precision": "bfloat16"},
+                         {"model.recompute": "norms"}, {"model.recompute": "mlp"},
+                         {"model.recompute": "attention", **DENSE, "precision": "bfloat16"}):
             with self.subTest(settings=settings):
                 plan = self.plan({**size, **settings})
                 step = json.loads(self.moh("bench", "step", "tiny.yaml", "--random-data", "--steps", 1, "--warmup", 1,
@@ -30,6 +32,19 @@ class Plan(support.MohTest):
                 self.assertEqual(plan["parameters"], step["parameters"])
                 tokens = step["batch_size"] * step["sequence_length"]
                 self.assertAlmostEqual(plan["flops_per_token"], step["flops_per_step"] / tokens, places=3)
+
+    def test_a_run_recomputes_what_makes_it_fit(self):
+        size = {"data.train": "text.txt", "model.hidden": 128, "train.steps": 3, **DENSE}
+        plan = self.plan(size)
+        needs = {level: max(choice["peak_bytes"]["total"], choice["evaluation_bytes"])
+                 for level, choice in plan["recompute"].items()}
+        self.assertGreater(needs["none"], needs["norms"])
+        self.assertGreater(needs["norms"], needs["layer"])
+        for level in ("none", "norms", "layer"):
+            output = self.train(size, "--overwrite", "--memory", needs[level])
+            self.assert_says(output, f"model.recompute: {level}, by plan ")
+        message = self.train(size, "--overwrite", "--memory", needs["layer"] - 1, code=support.CONFIG_ERROR)
+        self.assert_says(message, "moh train: --memory: expected ", "or more, with model.recompute: layer")
 
     def test_a_model_that_no_machine_here_could_hold(self):
         plan = self.plan({"device": "cuda", "precision": "bfloat16", **DENSE, "model.hidden": 8192, "model.layers": 80,

@@ -6,10 +6,14 @@
 #include <string>
 #include <utility>
 
+#include "core/parallel.h"
 #include "train/apps/cli/commands.h"
 #include "train/apps/cli/in_processes.h"
+#include "train/apps/plan/training_plan.h"
+#include "train/base/log/format.h"
 #include "train/base/log/logging.h"
 #include "train/trainer/config/active_heads.h"
+#include "train/trainer/config/enum_names.h"
 #include "train/trainer/run/resume_point.h"
 #include "train/trainer/run/start_run.h"
 #include "train/trainer/task/model_config.h"
@@ -21,6 +25,7 @@ namespace {
 struct TrainArgs : RunArgs {
   StartOptions start;
   std::string log_level;
+  std::string memory;  ///< "80GB"; empty: model.recompute is as configured
 };
 
 /// The run's configuration. A resumed run has the model of its own checkpoint: that of init.from may no
@@ -42,6 +47,20 @@ RunConfig read_config(const TrainArgs& args, const Families& families) {
   const std::string note = moh == nullptr ? "" : config::note_of_some_layers(*moh, run.family->heads());
   if (!note.empty()) log_info(note);
   return run;
+}
+
+/// Sets model.recompute to what computes least again in the memory that each process may take.
+void fit_memory(RunConfig& run, const std::string& memory, int processes, const Families& families) {
+  RecomputeLevel* const recompute = run.family->recompute();
+  if (recompute == nullptr)
+    throw ConfigError(error_message("moh train", "--memory", "a family with model.recompute", run.task));
+  const std::int64_t bytes = parse_memory(memory, "--memory");
+  set_num_threads(run.threads);  // whose workspace counts
+  const MemoryChoice choice = choose_recompute(run, processes, bytes, synthetic_tasks(families.of(run)));
+  *recompute = choice.recompute;
+  log_info("model.recompute: " + std::string(name_of(choice.recompute)) + ", by plan " +
+           format_bytes(choice.memory.needed_bytes()) + " of " + format_bytes(bytes) + ", and " +
+           format_fixed(100 * choice.memory.recomputed, 1) + "% of the operations computed again");
 }
 
 /// Ends the process on a signal before there is anything to save, without waiting for other threads, and with
@@ -79,8 +98,9 @@ int train(const TrainArgs& args, const Families& families) {
     start_logging(console, args.log_level);
     StartOptions options = args.start;
     options.config_file = args.config;
-    const TrainOutcome outcome =
-        start_run(read_config(args, families), options, {families, folder, stop, console, processes});
+    RunConfig run = read_config(args, families);
+    if (!args.memory.empty()) fit_memory(run, args.memory, processes.size(), families);
+    const TrainOutcome outcome = start_run(run, options, {families, folder, stop, console, processes});
     console->print(format_summary(outcome.summary));
     return outcome.finished ? kDone : kPreempted;
   });
@@ -105,6 +125,10 @@ void add_train(const Commands& commands) {
                    "Resume from an older checkpoint if the newest is damaged");
   command.add_flag("--allow-changes", args.start.allow_changes,
                    "Resume although the configuration or the data changes what is computed");
+  command.add_option(
+      "--memory", args.memory,
+      "Choose model.recompute: what computes least again, by plan, in this memory of each process "
+      "(80GB, 79.6GiB, or bytes)");
   command.add_option("--log-level", args.log_level, "trace, debug, info, warning, error or off");
   command.footer(R"(Examples:
   moh train configs/llm/quickstart.yaml

@@ -15,6 +15,7 @@
 #include "train/base/measure/require_option.h"
 #include "train/config/fields.h"
 #include "train/config/number_text.h"
+#include "train/trainer/config/enum_names.h"
 #include "train/trainer/config/run_config.h"
 #include "train/trainer/run/evaluation_schedule.h"
 
@@ -160,7 +161,7 @@ TrainingPlan plan_of(const RunConfig& config, const PlanOptions& options, const 
     if (level != RecomputeLevel::kNone && one.family->recompute() == nullptr) continue;
     const RunConfig run = with_recompute(config, level);
     plan.memory.push_back({level, plan_memory(run, make_task, options.gpus)});
-    if (options.memory_bytes)
+    if (options.memory_bytes && options.largest_batches)
       plan.memory.back().largest_batch = largest_batch(run, *options.memory_bytes, make_task, options.gpus);
   }
   RunConfig least = with_recompute(one, RecomputeLevel::kLayer);
@@ -258,12 +259,12 @@ const MemoryChoice& TrainingPlan::configured() const {
 }
 
 const MemoryChoice* TrainingPlan::least_recomputing() const {
-  const MemoryChoice* least = nullptr;
+  const MemoryChoice* found = nullptr;
   for (const MemoryChoice& choice : memory) {
-    if (fits(choice) && (least == nullptr || choice.memory.recomputed < least->memory.recomputed))
-      least = &choice;
+    if (fits(choice) && (found == nullptr || choice.memory.recomputed < found->memory.recomputed))
+      found = &choice;
   }
-  return least;
+  return found;
 }
 
 bool TrainingPlan::fits(const MemoryChoice& choice) const {
@@ -282,6 +283,19 @@ TrainingPlan plan_training(const RunConfig& config, const PlanOptions& options, 
   } catch (const ShapeError& error) {
     throw ValueError(error.what());
   }
+}
+
+MemoryChoice choose_recompute(const RunConfig& config, std::int64_t gpus, std::int64_t bytes,
+                              const MakeTask& make_task) {
+  const TrainingPlan plan =
+      plan_training(config, {.gpus = gpus, .memory_bytes = bytes, .largest_batches = false}, make_task);
+  if (const MemoryChoice* const least = plan.least_recomputing()) return *least;
+  const MemoryChoice& smallest = plan.memory.back();
+  throw ConfigError(error_message(
+      "moh train", "--memory",
+      format_bytes(smallest.memory.needed_bytes()) +
+          " or more, with model.recompute: " + std::string(name_of(smallest.recompute)),
+      format_bytes(bytes), "moh plan shows what takes it; a smaller train.batch_size takes less"));
 }
 
 }  // namespace moh

@@ -28,6 +28,7 @@ struct PlanOptions {
   std::optional<std::int64_t> memory_bytes;  ///< of each device; without it nothing is said about fitting
   double mfu = 0.4;                          ///< model FLOP utilisation, in (0, 1]
   std::optional<PeakRate> peak;              ///< of each device; without it no time is estimated
+  bool largest_batches = true;               ///< MemoryChoice::largest_batch, if the memory is known
 };
 
 /// Parses "141GB", "79.6 GiB", "24e9": decimal units (kB, MB, GB, TB), binary ones (KiB, MiB, GiB, TiB), or
@@ -107,5 +108,10 @@ struct TrainingPlan {
 
 /// Throws ValueError for options out of range, and as dry_step.
 TrainingPlan plan_training(const RunConfig& config, const PlanOptions& options, const MakeTask& make_task);
+
+/// The setting of model.recompute that computes least again and fits in `bytes` of each of `gpus` devices.
+/// Throws ConfigError if none does, naming the --memory that gave it, and as plan_training().
+MemoryChoice choose_recompute(const RunConfig& config, std::int64_t gpus, std::int64_t bytes,
+                              const MakeTask& make_task);
 
 }  // namespace moh
