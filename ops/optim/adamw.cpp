@@ -10,6 +10,7 @@
 #include "ops/op.h"
 #include "ops/optim/chunks.h"
 #include "ops/optim/kernel_table.h"
+#include "ops/optim/muon.h"
 
 namespace moh {
 
@@ -49,7 +50,11 @@ void check_parameter(const AdamWParameter& parameter, std::size_t number, const 
                  narrow && dtype == DType::kBFloat16 ? dtype : accumulate_dtype(dtype));
   }
   check("exp_avg", parameter.exp_avg);
-  check("exp_avg_sq", parameter.exp_avg_sq);
+  if (parameter.rule() == UpdateRule::kAdamW) check("exp_avg_sq", parameter.exp_avg_sq);
+  if (parameter.orthogonal && parameter.value.rank() != 2) {
+    throw ShapeError(error_message("adamw", name, "a matrix, as it is updated by Muon",
+                                   to_string(parameter.value.shape())));
+  }
   if (dtype == DType::kBFloat16) {
     check("master", parameter.master);
   } else if (parameter.master.defined()) {
@@ -65,6 +70,7 @@ void check_step(const AdamWStep& step) {
   Check("adamw")
       .in_range("beta1", step.beta1, 0.0, std::nextafter(1.0, 0.0))
       .in_range("beta2", step.beta2, 0.0, std::nextafter(1.0, 0.0))
+      .in_range("momentum", step.momentum, 0.0, std::nextafter(1.0, 0.0))
       .positive("epsilon", step.epsilon);
   if (!std::isfinite(step.learning_rate) || !std::isfinite(step.grad_scale)) {
     throw ValueError(
@@ -76,7 +82,7 @@ void check_step(const AdamWStep& step) {
 template <class A>
 AdamWCoefficients<A> coefficients_of(const AdamWStep& s) {
   const auto k = static_cast<double>(s.step);
-  return adamw_coefficients<A>({s.beta1, s.beta2, s.epsilon}, s.grad_scale,
+  return adamw_coefficients<A>({s.beta1, s.beta2, s.epsilon, s.momentum}, s.grad_scale,
                                std::sqrt(1.0 - std::pow(s.beta2, k)));
 }
 
@@ -97,8 +103,8 @@ void reset_on_cpu(std::span<const AdamWParameter> parameters) {
   parallel_for(static_cast<std::int64_t>(chunks.size()), 1, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t i = begin; i < end; ++i) {
       const AdamWChunk<T>& chunk = chunks[static_cast<std::size_t>(i)];
-      std::fill_n(chunk.exp_avg, chunk.count, A(0));
-      std::fill_n(chunk.exp_avg_sq, chunk.count, A(0));
+      if (chunk.exp_avg != nullptr) std::fill_n(chunk.exp_avg, chunk.count, A(0));
+      if (chunk.exp_avg_sq != nullptr) std::fill_n(chunk.exp_avg_sq, chunk.count, A(0));
       if (chunk.master != nullptr)
         std::transform(chunk.value, chunk.value + chunk.count, chunk.master,
                        [](T value) { return A(value); });
@@ -120,6 +126,21 @@ void update(std::span<const AdamWParameter> parameters, const AdamWStep& step) {
                                       nullptr);
 }
 
+/// Updates a matrix by Muon. Its numbers are computed here and copied to its device.
+void update_by_muon(const AdamWParameter& matrix, const AdamWStep& step) {
+  const Device device = matrix.value.device();
+  const auto with = [&]<class A>() {
+    const KernelTable<AdamWCoefficients<A>> coefficients({coefficients_of<A>(step)}, device);
+    const KernelTable<AdamWRate<A>> rates(
+        rates_of<A>({{matrix.weight_decay, matrix.learning_rate_scale, UpdateRule::kMuon}}, step), device);
+    muon(matrix, matrix.grad, {coefficients.data(), rates.data()});
+  };
+  if (matrix.value.dtype() == DType::kFloat64)
+    with.template operator()<double>();
+  else
+    with.template operator()<float>();
+}
+
 }  // namespace
 
 void check_adamw_parameters(std::span<const AdamWParameter> parameters, bool need_grads) {
@@ -136,11 +157,14 @@ void reset_adamw_state(std::span<const AdamWParameter> all) {
     reset_on_cpu<float>(parameters);
     reset_on_cpu<bfloat16>(parameters);
     reset_on_cpu<double>(parameters);
+    for (const AdamWParameter& p : parameters) {
+      if (p.orthogonal) p.exp_avg.fill(0);
+    }
     return;
   }
   for (const AdamWParameter& p : parameters) {
     p.exp_avg.fill(0);
-    p.exp_avg_sq.fill(0);
+    if (p.exp_avg_sq.defined()) p.exp_avg_sq.fill(0);
     if (p.master.defined()) p.master.copy_from(p.value);
   }
 }
@@ -156,6 +180,9 @@ void adamw(std::span<const AdamWParameter> parameters, const AdamWStep& step) {
       update<Backend, T, Acc<T>>(parameters, step);
       if constexpr (std::is_same_v<T, bfloat16>) update<Backend, T, bfloat16>(parameters, step);
     });
+  }
+  for (const AdamWParameter& parameter : parameters) {
+    if (parameter.orthogonal) update_by_muon(parameter, step);
   }
 }
 

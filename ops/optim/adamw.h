@@ -7,17 +7,26 @@
 
 namespace moh {
 
+/// The formulas by which a parameter is updated.
+enum class UpdateRule { kAdamW, kLion, kMuon };
+
 /// One parameter with its gradient and optimiser state, all of one shape and on one device.
 struct AdamWParameter {
   Tensor value;       ///< float32, bfloat16 or float64; updated
   Tensor grad;        ///< float32 (float64 for float64), or bfloat16 as value; only read
   Tensor exp_avg;     ///< m, float32 (float64 for float64), zeros before the first step; updated
-  Tensor exp_avg_sq;  ///< v, likewise
+  Tensor exp_avg_sq;  ///< v, likewise; undefined with Lion and Muon, which have none
   Tensor master;      ///< float32 master copy of a bfloat16 value; undefined for other dtypes; updated
   double weight_decay = 0.0;
   double learning_rate_scale = 1.0;  ///< s, a factor of the step's learning rate
   bool narrow_grad = false;          ///< a gradient that is not there yet will be bfloat16
 
+  bool orthogonal = false;  ///< a matrix that Muon updates
+
+  UpdateRule rule() const {
+    if (orthogonal) return UpdateRule::kMuon;
+    return exp_avg_sq.defined() ? UpdateRule::kAdamW : UpdateRule::kLion;
+  }
   /// The dtype of the gradient, be it there or not.
   DType grad_type() const {
     if (grad.defined()) return grad.dtype();
@@ -32,6 +41,7 @@ struct AdamWStep {
   double beta1 = 0.9;
   double beta2 = 0.999;
   double epsilon = 1e-8;
+  double momentum = 0.95;   ///< of Muon
   double grad_scale = 1.0;  ///< gradients are multiplied by it first; the result of clip_factor
 };
 
@@ -41,8 +51,12 @@ struct AdamWStep {
 ///   m = beta1 m + (1 - beta1) g
 ///   v = beta2 v + (1 - beta2) g^2
 ///   p = p - s lr / (1 - beta1^k) * m / (sqrt(v) / sqrt(1 - beta2^k) + epsilon)
-/// in float32 (float64 for float64), on the master copy if there is one. All parameters are updated in one
-/// parallel pass. Throws ShapeError, DTypeError, DeviceError or ValueError, naming the index of the
+/// in float32 (float64 for float64), on the master copy if there is one. Parameters without v are updated by
+/// Lion (Chen et al. 2023, arXiv 2302.06675):
+///   p = p (1 - s lr weight_decay) - s lr sign(beta1 m + (1 - beta1) g)
+///   m = beta2 m + (1 - beta2) g
+/// These are updated in one parallel pass, and matrices that are `orthogonal` one by one, by Muon
+/// (ops/optim/muon.h). Throws ShapeError, DTypeError, DeviceError or ValueError, naming the index of the
 /// parameter, before anything is changed. Not differentiable.
 void adamw(std::span<const AdamWParameter> parameters, const AdamWStep& step);
 

@@ -12,14 +12,15 @@ namespace {
 
 constexpr int kThreads = 256;
 
-/// The update of kCount elements from number i on.
+/// The update of kCount elements from number i on, by AdamW, or by Lion where there are no squares.
 template <int kCount, class T, class G>
 MOH_DEVICE void update_run(const AdamWChunk<T, G>& at, std::int64_t i, const AdamWCoefficients<float>& c,
                            const AdamWRate<float>& rate) {
   using cuda::load_run;
   cuda::Run<T, kCount> value = load_run<kCount>(at.value + i);
-  cuda::Run<float, kCount> exp_avg = load_run<kCount>(at.exp_avg + i);
-  cuda::Run<float, kCount> exp_avg_sq = load_run<kCount>(at.exp_avg_sq + i), master = {};
+  cuda::Run<float, kCount> exp_avg = load_run<kCount>(at.exp_avg + i), exp_avg_sq = {}, master = {};
+  const bool lion = at.exp_avg_sq == nullptr;
+  if (!lion) exp_avg_sq = load_run<kCount>(at.exp_avg_sq + i);
   if (at.master != nullptr) master = load_run<kCount>(at.master + i);
   const cuda::Run<G, kCount> grad = load_run<kCount>(at.grad + i);
   MOH_UNROLL
@@ -27,16 +28,17 @@ MOH_DEVICE void update_run(const AdamWChunk<T, G>& at, std::int64_t i, const Ada
     const float g = c.grad_scale * static_cast<float>(grad.values[j]);
     const float m = c.beta1 * exp_avg.values[j] + c.one_minus_beta1 * g;
     const float v = c.beta2 * exp_avg_sq.values[j] + c.one_minus_beta2 * (g * g);
-    exp_avg.values[j] = m;
+    const float sign = (m > 0 ? 1.0F : 0.0F) - (m < 0 ? 1.0F : 0.0F);
+    const float move = rate.step_size * (lion ? sign : m / (sqrtf(v) * c.root_scale + c.epsilon));
+    exp_avg.values[j] = lion ? c.beta2 * exp_avg.values[j] + c.one_minus_beta2 * g : m;
     exp_avg_sq.values[j] = v;
-    const float move = rate.step_size * (m / (sqrtf(v) * c.root_scale + c.epsilon));
     const float before = at.master != nullptr ? master.values[j] : static_cast<float>(value.values[j]);
     const float after = before * rate.keep - move;
     master.values[j] = after;
     value.values[j] = after;
   }
   store_run(at.exp_avg + i, exp_avg);
-  store_run(at.exp_avg_sq + i, exp_avg_sq);
+  if (!lion) store_run(at.exp_avg_sq + i, exp_avg_sq);
   if (at.master != nullptr) store_run(at.master + i, master);
   store_run(at.value + i, value);
 }
@@ -49,6 +51,7 @@ void adamw_kernel(const AdamWChunk<T, G>* chunks, const AdamWCoefficients<float>
   if (go != nullptr && *go == 0) return;
   const AdamWCoefficients<float> c = *coefficients;
   AdamWChunk<T, G> at = chunks[device::block_x()];
+  if (at.exp_avg == nullptr) return;
   if (grad != nullptr) at.grad = grad + device::block_x() * kOptimizerChunk;
   const AdamWRate<float> rate = rates[at.rate];
   constexpr int kCount = cuda::kRunOf<T, float>;

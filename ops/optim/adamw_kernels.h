@@ -3,6 +3,7 @@
 #include <cstdint>
 
 #include "core/dtype.h"
+#include "ops/optim/adamw.h"
 
 namespace moh {
 
@@ -11,9 +12,9 @@ template <class T, class G = Acc<T>>
 struct AdamWChunk {
   T* value = nullptr;
   const G* grad = nullptr;
-  Acc<T>* exp_avg = nullptr;
-  Acc<T>* exp_avg_sq = nullptr;
-  Acc<T>* master = nullptr;  ///< for bfloat16 only
+  Acc<T>* exp_avg = nullptr;     ///< none: UpdateRule::kMuon, which is not computed by elements
+  Acc<T>* exp_avg_sq = nullptr;  ///< none: UpdateRule::kLion
+  Acc<T>* master = nullptr;      ///< for bfloat16 only
   std::int64_t count = 0;
   std::int64_t rate = 0;  ///< index of its AdamWRate
 };
@@ -24,24 +25,26 @@ struct AdamWCoefficients {
   A grad_scale, beta1, one_minus_beta1, beta2, one_minus_beta2;
   A root_scale;  ///< 1 / sqrt(1 - beta2^k)
   A epsilon;
+  A momentum, one_minus_momentum;  ///< of Muon
 };
 
 /// Coefficients of a step for the parameters of one AdamWScale.
 template <class A>
 struct AdamWRate {
   A keep;       ///< 1 - s lr weight_decay
-  A step_size;  ///< s lr / (1 - beta1^k)
+  A step_size;  ///< s lr / (1 - beta1^k); of Lion and Muon s lr
 };
 
 /// Hyperparameters of a parameter, constant over a run. Parameters with equal ones share an AdamWRate.
 struct AdamWScale {
   double weight_decay = 0, learning_rate = 1;
+  UpdateRule rule = UpdateRule::kAdamW;
   bool operator==(const AdamWScale&) const = default;
 };
 
 /// Hyperparameters of all parameters, constant over a run.
 struct AdamWBetas {
-  double beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8;
+  double beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8, momentum = 0.95;
 };
 
 /// The coefficients of a step, from root_bias2 = sqrt(1 - beta2^k). constexpr, so that device code may call
@@ -55,14 +58,17 @@ constexpr AdamWCoefficients<A> adamw_coefficients(const AdamWBetas& betas, doubl
           .beta2 = static_cast<A>(betas.beta2),
           .one_minus_beta2 = static_cast<A>(1.0 - betas.beta2),
           .root_scale = static_cast<A>(1.0 / root_bias2),
-          .epsilon = static_cast<A>(betas.epsilon)};
+          .epsilon = static_cast<A>(betas.epsilon),
+          .momentum = static_cast<A>(betas.momentum),
+          .one_minus_momentum = static_cast<A>(1.0 - betas.momentum)};
 }
 
 /// Likewise, from bias1 = 1 - beta1^k.
 template <class A>
 constexpr AdamWRate<A> adamw_rate(const AdamWScale& scale, double learning_rate, double bias1) {
   const double rate = scale.learning_rate * learning_rate;
-  return {.keep = static_cast<A>(1.0 - rate * scale.weight_decay), .step_size = static_cast<A>(rate / bias1)};
+  const double bias = scale.rule == UpdateRule::kAdamW ? bias1 : 1.0;
+  return {.keep = static_cast<A>(1.0 - rate * scale.weight_decay), .step_size = static_cast<A>(rate / bias)};
 }
 
 /// Updates all chunks, which must not overlap. All pointers are to memory of the back end. If `go` is not

@@ -7,6 +7,7 @@
 #include "ops/op.h"
 #include "ops/optim/adamw_plan_kernels.h"
 #include "ops/optim/chunks.h"
+#include "ops/optim/muon.h"
 
 namespace moh {
 
@@ -56,6 +57,8 @@ void DeviceAdamW::add_chunks(const std::vector<AdamWParameter>& parameters, std:
     if (!has_types<T, G>(parameters[i])) continue;
     const std::int64_t elements = parameters[i].value.numel();
     ranges_[i] = {first, elements / each + (elements % each > 0 ? 1 : 0)};
+    if (elements > 0) ranges_[i].rate = of_all[static_cast<std::size_t>(first)].rate;
+    if (parameters[i].orthogonal) matrices_[i] = parameters[i];
     first += ranges_[i].count;
   }
   chunks.grads = {std::move(grads), like_.device()};
@@ -130,7 +133,14 @@ Tensor DeviceAdamW::update(const Tensor& losses,
                                         static_cast<AdamWRate<float>*>(rates_.raw()),
                                         go_.data<std::int32_t>());
   });
+  for (const auto& [number, matrix] : matrices_) update_by_muon(number, matrix.grad);
   return outcome;
+}
+
+void DeviceAdamW::update_by_muon(std::size_t parameter, const Tensor& grad) const {
+  const auto* const rates = static_cast<const AdamWRate<float>*>(rates_.raw());
+  muon(matrices_.at(parameter), grad,
+       {coefficients_.raw(), rates + ranges_[parameter].rate, go_.data<std::int32_t>()});
 }
 
 void DeviceAdamW::begin(const Tensor& losses) const {
@@ -138,9 +148,8 @@ void DeviceAdamW::begin(const Tensor& losses) const {
 }
 
 void DeviceAdamW::update_one(std::size_t parameter, const Tensor& grad) const {
-  const auto [first, count] = ranges_.at(parameter);
-  const auto update_in = [&, first = first,
-                          count = count]<class Backend, class T, class G>(const Chunks<T, G>& chunks) {
+  const std::int64_t first = ranges_.at(parameter).first, count = ranges_[parameter].count;
+  const auto update_in = [&]<class Backend, class T, class G>(const Chunks<T, G>& chunks) {
     double* const sums = square_sums_.data<double>() + chunks.first_sum + first;
     std::int32_t* const go = go_.data<std::int32_t>();
     GradNormKernels<Backend, G>::sum_squares(chunks.grads.data() + first, count, sums, grad.data<G>());
@@ -154,6 +163,7 @@ void DeviceAdamW::update_one(std::size_t parameter, const Tensor& grad) const {
     if (grad.dtype() == DType::kFloat32) return update_in.template operator()<Backend>(bfloat16_);
     update_in.template operator()<Backend>(narrow_);
   });
+  if (matrices_.contains(parameter)) update_by_muon(parameter, grad);
 }
 
 Tensor DeviceAdamW::finish() const {

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <vector>
 
 #include "core/tensor.h"
@@ -63,6 +64,7 @@ class DeviceAdamW {
   /// The chunks of a parameter, in the tables of its type.
   struct Range {
     std::int64_t first = 0, count = 0;
+    std::int64_t rate = 0;  ///< index in rates_
   };
   template <class T, class G>
   void add_chunks(const std::vector<AdamWParameter>& parameters, std::vector<AdamWScale>& scales,
@@ -71,10 +73,12 @@ class DeviceAdamW {
   void each_type(const char* op, Fn&& fn) const;
   void decide(const Tensor& losses, const Tensor& square_sums, double max_norm, const Tensor& outcome) const;
   Tensor sum_of_squares() const;
+  void update_by_muon(std::size_t parameter, const Tensor& grad) const;
 
   AdamWBetas betas_;
   double max_norm_;
-  Tensor like_;  // a parameter
+  Tensor like_;                                     // a parameter
+  std::map<std::size_t, AdamWParameter> matrices_;  // of Muon, by number
   Chunks<float, float> float32_;
   Chunks<bfloat16, float> bfloat16_;
   Chunks<bfloat16, bfloat16> narrow_;

@@ -53,6 +53,13 @@ class KillAndResume(support.MohTest):
     def test_bfloat16_dense_recomputed(self):
         self.check({**DENSE, "precision": "bfloat16", "model.recompute": "layer"})
 
+    def test_lion(self):
+        self.check({**DENSE, "optim.name": "lion", "optim.learning_rate": 0.0005, "schedule.warmup_start": 0.0001,
+                    "precision": "bfloat16"})
+
+    def test_muon(self):
+        self.check({"optim.name": "muon"})
+
     def test_two_threads(self):
         self.check({"threads": 2})
 

@@ -85,6 +85,10 @@ std::vector<AdamWParameter> some_parameters(Device device) {
                                       parameter(40000, DType::kBFloat16, device),
                                       parameter(7, DType::kFloat32, device)};
   list[2].weight_decay = 0.0;
+  for (const DType dtype : {DType::kFloat32, DType::kBFloat16}) {  // by Lion
+    list.push_back(parameter(20003, dtype, device));
+    list.back().exp_avg_sq = Tensor();
+  }
   return list;
 }
 
@@ -96,6 +100,52 @@ std::vector<Tensor> state_of(const std::vector<AdamWParameter>& parameters) {
       if (part.defined()) state.push_back(part.to(kCpu).clone());
   }
   return state;
+}
+
+AdamWParameter matrix_of_muon(DType dtype, Device device) {
+  AdamWParameter matrix = parameter(130 * 150, dtype, device);
+  for (Tensor* part : {&matrix.value, &matrix.grad, &matrix.exp_avg, &matrix.master}) {
+    if (part->defined()) *part = part->reshape({130, 150});
+  }
+  matrix.exp_avg_sq = Tensor();
+  matrix.orthogonal = true;
+  return matrix;
+}
+
+/// A GPU multiplies in bfloat16: directions differ by its rounding, in five steps.
+void check_muon(DType dtype) {
+  const Device gpu = open_gpu();
+  const AdamWParameter expected = matrix_of_muon(dtype, kCpu), found = matrix_of_muon(dtype, gpu),
+                       at_once = matrix_of_muon(dtype, gpu), one_by_one = matrix_of_muon(dtype, gpu);
+  const AdamWStep step{.learning_rate = 0.5};
+  adamw({&expected, 1}, step);
+  adamw({&found, 1}, step);
+  const auto master_of = [](const AdamWParameter& p) { return p.master.defined() ? p.master : p.value; };
+  const double length = step.learning_rate * 0.2 * std::sqrt(150.0);
+  check_close(master_of(found).to(kCpu), master_of(expected), 0.02 * length, "weights");
+  check_close(found.exp_avg.to(kCpu), expected.exp_avg, 1e-6, "exp_avg");
+  // By DeviceAdamW the same bits, and nothing changes where there is no update.
+  const Tensor losses = tensor_of<double>({1}, {1.0}).to(gpu);
+  const auto update_by = [&](const AdamWParameter& p, bool whole) {
+    AdamWParameter listed = p;
+    if (!whole) listed.grad = {};
+    DeviceAdamW update({listed}, {}, 0.0);
+    update.set_learning_rate(step.learning_rate);
+    const auto once = [&](const Tensor& loss) {
+      if (whole) return update.update(loss);
+      update.begin(loss);
+      update.update_one(0, p.grad);
+      return update.finish();
+    };
+    once(losses);
+    const std::vector<Tensor> updated = state_of({p});
+    once(full({1}, std::numeric_limits<double>::quiet_NaN(), DType::kFloat64, gpu));
+    CHECK(same_bits(state_of({p}), updated));
+  };
+  update_by(at_once, true);
+  update_by(one_by_one, false);
+  CHECK(same_bits(state_of({at_once}), state_of({found})));
+  CHECK(same_bits(state_of({one_by_one}), state_of({found})));
 }
 
 /// The update of DeviceAdamW, step by step on the CPU.
@@ -408,6 +458,8 @@ void check_optimizer_on_device() {
     INFO(way);
     check_adamw(DType::kFloat32);
     check_adamw(DType::kBFloat16);
+    check_muon(DType::kFloat32);
+    check_muon(DType::kBFloat16);
     const std::vector<Tensor> grads = {normal({20000}, 1).to(DType::kFloat32),
                                        normal({33}, 2).to(DType::kBFloat16)};
     const std::vector<Tensor> on_gpu = {grads[0].to(gpu), grads[1].to(gpu)};

@@ -28,7 +28,8 @@ TEST_CASE("config fields: unknown keys name the nearest known one") {
       {"model: {mho: {shared: 1}}\n", "1:9: model.mho: unknown key; did you mean model.moh?"},
       {"optim: {lr: 1}\n", "1:9: optim.lr: unknown key; did you mean optim.learning_rate?"},
       {"optim: {xyz: 1}\n",
-       "1:9: optim.xyz: unknown key; known keys of optim: name, learning_rate, betas, eps, weight_decay, "
+       "1:9: optim.xyz: unknown key; known keys of optim: name, learning_rate, betas, momentum, eps, "
+       "weight_decay, "
        "clip_grad_norm, fused_update, groups"},
       {"Seed: 1\n", "1:1: Seed: unknown key; did you mean seed?"},
       {"trian: {steps: 5}\n", "1:1: trian: unknown key; did you mean train?"},

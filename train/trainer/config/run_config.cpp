@@ -170,11 +170,18 @@ void add_training(RunConfig& run, Section& root) {
       .harmless_on_resume();
 
   Section& optim = root.section_named("optim", "The optimiser.");
-  optim.field("name", run.optim.name, "`adamw` (Loshchilov & Hutter 2019).");
+  optim.field("name", run.optim.adamw.rule,
+              "`adamw` (Loshchilov & Hutter 2019), `lion` (Chen et al. 2023, arXiv 2302.06675) or `muon` "
+              "(Jordan et al. 2024, with the step length of Moonlight, arXiv 2502.16982), which updates the "
+              "matrices inside of layers, and leaves what remains to AdamW: docs/optimisers.md.");
   optim.field("learning_rate", run.schedule.peak, above(0),
               "Peak learning rate, reached at the end of the warmup.");
-  optim.field("betas", run.optim.adamw.betas, from_below(0, 1),
-              "Decay rates of the running means of the gradient and of the squared gradient.");
+  optim.field(
+      "betas", run.optim.adamw.betas, from_below(0, 1),
+      "Decay rates of the running means of the gradient and of the squared gradient. Lion: of the mean whose "
+      "sign is taken, and of the one that is kept.");
+  optim.field("momentum", run.optim.adamw.momentum, from_below(0, 1),
+              "Decay rate of the running mean of the gradient of a matrix that Muon updates.");
   optim.field("eps", run.optim.adamw.eps, above(0),
               "Added to the root of the mean squared gradient, in the denominator of the update.");
   optim.field("weight_decay", run.optim.adamw.weight_decay, at_least(0),

@@ -21,7 +21,6 @@
 /// fields are in run_rules.cpp and in the family's check.
 namespace moh {
 
-enum class OptimizerKind { kAdamW };
 enum class NonFinitePolicy { kStop, kSkip };
 enum class NewRows { kMean, kNormal, kZeros };
 enum class RouterStart { kZero, kRandom, kCalibrated };
@@ -67,7 +66,6 @@ struct TrainConfig {
 };
 
 struct OptimConfig {
-  OptimizerKind name = OptimizerKind::kAdamW;
   AdamWOptions adamw;
 };
 

@@ -114,6 +114,12 @@ void check_gradients(const RunConfig& run, Rules& rules) {
   }
 }
 
+void check_muon(const RunConfig& run, Rules& rules) {
+  if (run.optim.adamw.rule == UpdateRule::kMuon && run.comm.zero > 0)
+    rules.refuse({"comm.zero", "optim.name"}, "0 with optim.name: muon, which updates whole matrices",
+                 std::to_string(run.comm.zero));
+}
+
 /// Refuses settings that need the gradients of a whole step before its first update.
 void check_fused_update(const RunConfig& run, Rules& rules) {
   if (!run.optim.adamw.fused_update) return;
@@ -200,6 +206,7 @@ void check(const RunConfig& run, const FamilyConfig* checkpoint, Rules& rules) {
   check_device(run, rules);
   check_profile(run.profile, rules);
   check_gradients(run, rules);
+  check_muon(run, rules);
   check_fused_update(run, rules);
   check_schedule(run.schedule, rules);
   check_cooldown(run, rules);

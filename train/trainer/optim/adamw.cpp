@@ -9,19 +9,29 @@ namespace moh {
 
 namespace {
 
-std::vector<ParameterUse> uses_of(const std::vector<NamedParameter>& parameters, double weight_decay,
+std::vector<ParameterUse> uses_of(const std::vector<NamedParameter>& parameters, const AdamWOptions& options,
                                   const std::function<bool(const NamedParameter&)>& decays) {
   std::vector<ParameterUse> uses;
-  for (const NamedParameter& p : parameters) uses.push_back({decays(p) ? weight_decay : 0.0});
+  for (const NamedParameter& p : parameters) {
+    uses.push_back({.weight_decay = decays(p) ? options.weight_decay : 0.0,
+                    .orthogonal = options.rule == UpdateRule::kMuon && p.variable.shape().rank() == 2});
+  }
+  return uses;
+}
+
+std::vector<ParameterUse> uses_of(const Model& model, const AdamWOptions& options) {
+  std::vector<ParameterUse> uses = parameter_uses(model, options.groups, options.weight_decay);
+  if (options.rule == UpdateRule::kMuon) mark_hidden_matrices(model, uses);
   return uses;
 }
 
 /// Moments and master copy of `value`, the elements that are updated here.
-void add_state(AdamWParameter& tensors, const Tensor& value) {
+void add_state(AdamWParameter& tensors, const Tensor& value, UpdateRule rule) {
   const DType dtype = accumulate_dtype(value.dtype());
   tensors.value = value;
   tensors.exp_avg = empty(value.shape(), dtype, value.device());
-  tensors.exp_avg_sq = empty(value.shape(), dtype, value.device());
+  if (rule != UpdateRule::kLion && !tensors.orthogonal)
+    tensors.exp_avg_sq = empty(value.shape(), dtype, value.device());
   if (value.dtype() == DType::kBFloat16) tensors.master = empty(value.shape(), dtype, value.device());
 }
 
@@ -40,7 +50,8 @@ AdamW::AdamW(std::vector<NamedParameter> parameters, const std::vector<Parameter
     }
     AdamWParameter tensors{.value = parameter.variable.value(),
                            .weight_decay = uses[i].weight_decay,
-                           .learning_rate_scale = uses[i].learning_rate_scale};
+                           .learning_rate_scale = uses[i].learning_rate_scale,
+                           .orthogonal = uses[i].orthogonal};
     const bool follows =
         !slots_.empty() && slots_.back().parameter.variable.value().is_followed_by(tensors.value);
     items.push_back({tensors.value.numel(), tensors.value.dtype(), follows});
@@ -51,9 +62,12 @@ AdamW::AdamW(std::vector<NamedParameter> parameters, const std::vector<Parameter
     slots_.push_back({std::move(parameter), std::move(tensors), follows});
   }
   shards_ = std::make_shared<const ParameterShards>(items, bucket_bytes, processes);
+  if (options.rule == UpdateRule::kMuon && shards_->divided())
+    throw ConfigError(
+        error_message("comm.zero", "", "0 with optim.name: muon, which updates whole matrices", "1"));
   std::vector<AdamWParameter> states;
   for (std::size_t i = 0; i < slots_.size(); ++i) {
-    add_state(slots_[i].tensors, shards_->own_part(i, slots_[i].tensors.value));
+    add_state(slots_[i].tensors, shards_->own_part(i, slots_[i].tensors.value), options.rule);
     states.push_back(slots_[i].tensors);
   }
   reset_adamw_state(states);
@@ -61,15 +75,14 @@ AdamW::AdamW(std::vector<NamedParameter> parameters, const std::vector<Parameter
 
 AdamW::AdamW(const std::vector<NamedParameter>& parameters, const AdamWOptions& options,
              const std::function<bool(const NamedParameter&)>& decays)
-    : AdamW(parameters, uses_of(parameters, options.weight_decay, decays), options) {}
+    : AdamW(parameters, uses_of(parameters, options, decays), options) {}
 
 AdamW::AdamW(const Model& model, const AdamWOptions& options) : AdamW(model, options, one_process(), 0) {}
 
 AdamW::AdamW(const Model& model, const AdamWOptions& options, Communicator& processes,
              std::size_t bucket_bytes)
-    : AdamW(model.parameters(), parameter_uses(model, options.groups, options.weight_decay), options,
-            processes, bucket_bytes) {
-  freeze(model, parameter_uses(model, options.groups, options.weight_decay));
+    : AdamW(model.parameters(), uses_of(model, options), options, processes, bucket_bytes) {
+  freeze(model, uses_of(model, options));
 }
 
 void AdamW::make_update(const std::vector<AdamWParameter>& parameters) {
@@ -236,7 +249,7 @@ std::vector<TensorPart> AdamW::state_parts() const {
       state.push_back(part_of(i, {kind + slots_[i].parameter.name, tensor}));
     };
     add("exp_avg.", tensors.exp_avg);
-    add("exp_avg_sq.", tensors.exp_avg_sq);
+    if (tensors.exp_avg_sq.defined()) add("exp_avg_sq.", tensors.exp_avg_sq);
     if (tensors.master.defined()) add("master.", tensors.master);
   }
   return state;

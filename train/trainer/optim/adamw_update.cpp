@@ -64,6 +64,7 @@ class HostAdamW final : public AdamWUpdate {
             .beta1 = options_.betas[0],
             .beta2 = options_.betas[1],
             .epsilon = options_.eps,
+            .momentum = options_.momentum,
             .grad_scale = grad_scale};
   }
 
@@ -79,7 +80,7 @@ class HostAdamW final : public AdamWUpdate {
 class GpuAdamW final : public AdamWUpdate {
  public:
   GpuAdamW(const std::vector<AdamWParameter>& parameters, const AdamWOptions& options)
-      : update_(parameters, AdamWBetas{options.betas[0], options.betas[1], options.eps},
+      : update_(parameters, AdamWBetas{options.betas[0], options.betas[1], options.eps, options.momentum},
                 options.clip_grad_norm) {}
 
   void set_learning_rate(double learning_rate) override { update_.set_learning_rate(learning_rate); }

@@ -104,6 +104,18 @@ std::string treatment_of(const ParameterGroup& group) {
   return treatment;
 }
 
+/// Whether a part of a dotted name is a number, as that of a layer is.
+bool has_number(const std::string& name) {
+  const auto is_digit = [](char c) { return c >= '0' && c <= '9'; };
+  std::size_t begin = 0;
+  for (std::size_t dot = name.find('.'); dot != std::string::npos; dot = name.find('.', begin)) {
+    const std::string_view part = std::string_view(name).substr(begin, dot - begin);
+    if (!part.empty() && std::ranges::all_of(part, is_digit)) return true;
+    begin = dot + 1;
+  }
+  return false;
+}
+
 }  // namespace
 
 bool matches(std::string_view pattern, std::string_view name) {
@@ -141,6 +153,17 @@ std::vector<ParameterUse> parameter_uses(const Model& model, const std::vector<P
   if (!uses.empty() && std::ranges::all_of(uses, &ParameterUse::frozen))
     throw ConfigError(error_message("optim.groups", "freeze", "a parameter that is trained", "none"));
   return uses;
+}
+
+void mark_hidden_matrices(const Model& model, std::vector<ParameterUse>& uses) {
+  std::set<std::string> of_routers;
+  for (const NamedParameter& p : router_parameters(model)) of_routers.insert(p.name);
+  const std::vector<NamedParameter> parameters = model.parameters();
+  MOH_CHECK(uses.size() == parameters.size(), "a use of each parameter");
+  for (std::size_t i = 0; i < uses.size(); ++i) {
+    const NamedParameter& p = parameters[i];
+    uses[i].orthogonal = p.variable.shape().rank() == 2 && has_number(p.name) && !of_routers.contains(p.name);
+  }
 }
 
 std::vector<std::string> describe_groups(const Model& model, const std::vector<ParameterGroup>& groups) {

@@ -25,6 +25,7 @@ struct ParameterUse {
   double weight_decay = 0;
   double learning_rate_scale = 1;
   bool frozen = false;
+  bool orthogonal = false;  ///< updated by Muon
 };
 
 /// Whether the whole name matches the pattern: `*` stands for any number of any characters, `?` for one.
@@ -37,6 +38,10 @@ bool matches(std::string_view pattern, std::string_view name);
 /// parameters belong to later ones, and if everything is frozen.
 std::vector<ParameterUse> parameter_uses(const Model& model, const std::vector<ParameterGroup>& groups,
                                          double weight_decay);
+
+/// Marks as orthogonal what Muon is for, the matrices inside of layers (their names have a number between
+/// dots), but not those of routers: embeddings, logits and vectors are AdamW's, as its authors have it.
+void mark_hidden_matrices(const Model& model, std::vector<ParameterUse>& uses);
 
 /// For the log: a line for each group with its number of parameters; empty without groups.
 std::vector<std::string> describe_groups(const Model& model, const std::vector<ParameterGroup>& groups);

@@ -59,6 +59,18 @@ TEST_CASE("optim: patterns of names match the whole name") {
   CHECK(matches("**", ""));
 }
 
+TEST_CASE("optim: muon is for the matrices of the layers, without routers, embeddings and logits") {
+  const auto model = tiny_model();
+  std::vector<ParameterUse> uses = parameter_uses(*model, {}, 0.1);
+  mark_hidden_matrices(*model, uses);
+  const std::vector<NamedParameter> parameters = model->parameters();
+  for (std::size_t i = 0; i < uses.size(); ++i) {
+    const std::string& name = parameters[i].name;
+    INFO(name);
+    CHECK(uses[i].orthogonal == (matches("model.layers.*_proj.weight", name)));
+  }
+}
+
 TEST_CASE("optim: the last group that matches a parameter decides") {
   const auto model = tiny_model();
   const std::vector<ParameterUse> uses =

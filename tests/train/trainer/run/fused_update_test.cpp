@@ -107,6 +107,14 @@ TEST_CASE("fused update: frozen parameters, and rates of their own") {
   check_same(config, 0.3);
 }
 
+TEST_CASE("fused update: by Lion, and by Muon with AdamW for what it leaves") {
+  for (const UpdateRule rule : {UpdateRule::kLion, UpdateRule::kMuon}) {
+    RunConfig config = routed(routers::kLearned);
+    config.optim.adamw.rule = rule;
+    check_same(config, 0.7);
+  }
+}
+
 TEST_CASE("fused update: classifiers of images") {
   for (const ImageArchitecture architecture : {ImageArchitecture::kVit, ImageArchitecture::kTransNext})
     check_same(fusible(small_image_run(architecture)), 0.6);
