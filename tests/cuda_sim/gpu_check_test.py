@@ -20,7 +20,7 @@ elif "--version" in sys.argv:
     print("0")
 else:
     for active in (1.0,) if "step" in sys.argv else (0.5, 0.75):
-        print(json.dumps({{"active": active, "forward_ms": 20.0, "forward_backward_ms": 60.0, "backward_ms": 40.0,
+        print(json.dumps({{"op": "attention", "active": active, "forward_ms": 20.0, "forward_backward_ms": 60.0, "backward_ms": 40.0,
                           "optimizer_ms": 5.0, "step_ms": 100.0, "parameters": 7, "peak_bytes": {{"total": 1 << 20}}}}))
 """
 FAKE_TORCH = f"""#!{sys.executable}
