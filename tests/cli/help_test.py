@@ -46,7 +46,7 @@ class Help(support.MohTest):
 
     def test_version(self):
         """A file of results that has this line says which program made them."""
-        known = r"^moh \d+\.\d+\.\d+ \(commit (not known|[0-9a-f]{10,}( with changes)?), \w+ [\d.]+, (no CUDA|CUDA [\d.]+ for [\da ]+), "
+        known = r"^moh \d+\.\d+\.\d+ \(commit (not known|[0-9a-f]{10,}( with changes)?), \w+ [\d.]+, (no CUDA|CUDA [\d.]+ for [\w -]+), "
         self.assertRegex(self.moh("--version"), known + r"(baseline|avx2|avx512|avx512_bf16|amx)\)\n$")
         for isa in self.instruction_sets():
             self.assert_says(self.moh("--version", env={"MOH_CPU_ISA": isa}), f", {isa})")
