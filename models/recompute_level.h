@@ -9,8 +9,8 @@ namespace moh {
 enum class RecomputeLevel {
   kNone,   ///< nothing
   kNorms,  ///< outputs of norms, and of activations between the matrices of the MLP: no product of matrices
-  kMlp,    ///< likewise, and the first matrix products of the MLP
-  kAttention,  ///< likewise as kNorms, and queries, keys and values, and the heads' outputs
+  kMlp,    ///< those of kNorms, and the first matrix products of the MLP
+  kAttention,  ///< those of kNorms, and queries, keys and values, and the heads' outputs
   kLayer,      ///< all activations inside a layer, of which only the input is kept
 };
 

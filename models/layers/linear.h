@@ -42,7 +42,8 @@ inline std::vector<Variable> apply_each(std::initializer_list<const Linear*> map
   return linears(x, weights, biases);
 }
 
-/// The same side by side in the last axis (packed_linear()). The maps have biases, or none of them has one.
+/// The maps' results side by side in the last axis (packed_linear()). The maps have biases, or none of them
+/// has one.
 inline Variable apply_packed(std::initializer_list<const Linear*> maps, const Variable& x) {
   std::vector<Variable> weights, biases;
   for (const Linear* map : maps) {

@@ -46,7 +46,7 @@ class PackedLinearParameters {
 
   /// dy [N, sum of O] times the weights, [N, I] of `dtype`.
   Tensor input_gradient(const Tensor& dy, DType dtype) const;
-  /// Those of the weights, then of the biases if there are any, each as in LinearParameters::gradients().
+  /// Gradients of the weights, then of the biases if there are any, each as in LinearParameters::gradients().
   std::vector<Tensor> gradients(const Tensor& dy, const Tensor& x) const;
 
  private:

@@ -6,7 +6,7 @@
 
 namespace moh {
 
-/// What a step of Muon reads, in memory of the matrix's device: an AdamWCoefficients and an AdamWRate of the
+/// Numbers of a step of Muon, in memory of the matrix's device: an AdamWCoefficients and an AdamWRate of the
 /// accumulation dtype of the matrix. If `go` is not null and *go is 0, nothing is changed.
 struct MuonStep {
   const void* coefficients = nullptr;

@@ -11,10 +11,9 @@ namespace moh {
 
 /// Sums the gradients of a model over the processes of a run, while the backward pass that completes them
 /// goes on. They lie in buckets, in the reverse of the order in which the forward pass uses the parameters
-/// (bucket_layout());
-/// a bucket is reduced as soon as its last gradient is complete, and those before it are under way: the
-/// order is the same in all processes, whatever their backward passes do. What no pass has reached is zero,
-/// and reduced in the end.
+/// (bucket_layout()); a bucket is reduced as soon as its last gradient is complete, and those before it are
+/// under way: the order is the same in all processes, whatever their backward passes do. What no pass has
+/// reached is zero, and reduced in the end.
 ///
 /// Between GPUs, a reduction is enqueued to the communication queue when the gradients of its bucket have
 /// been to the compute queue, and finish() has subsequent work of that wait for all of them; the host does
