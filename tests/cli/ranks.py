@@ -1,22 +1,8 @@
 """Processes of one run that meet by TCP, as torchrun starts them, each where a test says."""
 
-import socket
 import subprocess
 
 import support
-
-
-def free_port():
-    """A port that is free now, as is the one after it."""
-    while True:
-        with socket.socket() as one, socket.socket() as next_one:
-            one.bind(("", 0))
-            port = one.getsockname()[1]
-            try:
-                next_one.bind(("", port + 1))
-            except (OSError, OverflowError):
-                continue
-            return port
 
 
 class RanksTest(support.MohTest):

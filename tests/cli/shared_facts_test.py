@@ -6,6 +6,7 @@ import shutil
 
 import ranks
 import support
+from ports import free_port
 
 HERE = "/proc/self/cwd"
 
@@ -31,7 +32,7 @@ class TwoMachines(ranks.RanksTest):
 
     def both(self, *arguments, code, second=(), env=None):
         """Runs two processes, the second with the arguments `second` and the environment `env` besides; what each wrote."""
-        port = ranks.free_port()
+        port = free_port()
         config = [self.folder / "tiny.yaml"] if arguments[0] == "train" else []
         command, *options = arguments
         started = [self.start(0, 2, port, command, *config, *options, cwd=self.folder / "a"),

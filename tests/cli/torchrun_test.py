@@ -13,6 +13,7 @@ import unittest
 
 import ranks
 import support
+from ports import free_port
 
 COMM_ERROR = 6
 SOURCE = pathlib.Path(os.environ.get("MOH_SOURCE_DIR", pathlib.Path(__file__).resolve().parents[2]))
@@ -65,7 +66,7 @@ class Cable:
 
 class Torchrun(ranks.RanksTest):
     def run_all(self, size, *arguments, code=support.DONE, late=None, env=None):
-        port, started = ranks.free_port(), []
+        port, started = free_port(), []
         for rank in sorted(range(size), key=lambda rank: rank == late):
             if rank == late:
                 time.sleep(1)
@@ -83,7 +84,7 @@ class Torchrun(ranks.RanksTest):
             self.assertLess(abs(one - three), 1e-5 * one)
 
     def test_the_store_of_torchrun_has_its_port(self):
-        port, config = ranks.free_port(), self.config({**CONFIG, "train.steps": 2, "schedule.warmup_steps": 1})
+        port, config = free_port(), self.config({**CONFIG, "train.steps": 2, "schedule.warmup_steps": 1})
         with socket.socket(socket.AF_INET6) as store:
             store.bind(("", port))
             store.listen()
@@ -93,7 +94,7 @@ class Torchrun(ranks.RanksTest):
                 self.assertEqual(process.wait(support.TIMEOUT_SECONDS), support.DONE, self.output(0))
 
     def test_strangers_hold_up_nobody(self):
-        port, config = ranks.free_port(), self.config({**CONFIG, "train.steps": 2, "schedule.warmup_steps": 1})
+        port, config = free_port(), self.config({**CONFIG, "train.steps": 2, "schedule.warmup_steps": 1})
         first = self.start(0, 2, port, "train", config)
         # A greeting is the beginning of the protocol's name, a rank, the number of processes, a port and nothing.
         greetings = [struct.pack("<Qiiii", 0x31504354484F4D, rank, size, 1, 0) for rank, size in ((7, 2), (-1, 2), (0, 2), (9, 3))]
@@ -132,7 +133,7 @@ class Torchrun(ranks.RanksTest):
         self.assertEqual(result.returncode, 0, result.stdout)
 
     def test_a_port_that_is_in_use(self):
-        port = ranks.free_port()
+        port = free_port()
         with socket.socket(socket.AF_INET6) as other:
             other.bind(("", port))
             other.listen()
@@ -141,7 +142,7 @@ class Torchrun(ranks.RanksTest):
         self.assert_says(self.output(0), f"comm: port {port}: expected a port that is free", "another MASTER_PORT")
 
     def test_a_variable_that_is_empty_or_missing(self):
-        whole = {"RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "localhost", "MASTER_PORT": str(ranks.free_port()), "LOCAL_RANK": "0"}
+        whole = {"RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "localhost", "MASTER_PORT": str(free_port()), "LOCAL_RANK": "0"}
         config = self.config(CONFIG)
         for name in whole:
             result = self.command("train", config, env={**whole, name: ""})
@@ -158,7 +159,7 @@ class Torchrun(ranks.RanksTest):
     def test_another_number_of_processes_and_a_rank_twice(self):
         config = self.config(CONFIG)
         for numbers, world, words in (((0, 1), 3, "WORLD_SIZE: expected 2"), ((0, 1, 1), None, "RANK: expected each")):
-            port, size = ranks.free_port(), len(numbers)
+            port, size = free_port(), len(numbers)
             first = self.start(0, size, port, "train", config)
             others = [self.start(rank, size, port, "train", config, world=world) for rank in numbers[1:]]
             self.assertEqual(first.wait(support.TIMEOUT_SECONDS), support.CONFIG_ERROR, self.output(0))
@@ -178,7 +179,7 @@ class Torchrun(ranks.RanksTest):
         for reset, words in ((False, "did not come"), (True, "ended without a word")):
             with self.subTest(reset=reset):
                 shutil.rmtree(self.folder / "run", ignore_errors=True)
-                port = ranks.free_port()
+                port = free_port()
                 cable = Cable(self, port)
                 started = [self.start(0, 2, port, "train", config), self.start(1, 2, cable.port, "train", config)]
                 self.wait_for_records(5)
@@ -191,7 +192,7 @@ class Torchrun(ranks.RanksTest):
                 self.moh("train", config, "--resume", f"train.steps={last + 2}", "schedule.decay_steps=4000")
 
     def test_a_process_that_is_killed_is_named(self):
-        config, port = self.config({**CONFIG, "train.steps": 4000, "eval.every": 0}), ranks.free_port()
+        config, port = self.config({**CONFIG, "train.steps": 4000, "eval.every": 0}), free_port()
         started = [self.start(rank, 2, port, "train", config) for rank in range(2)]
         self.wait_for_records(3)
         os.kill(started[1].pid, signal.SIGKILL)
@@ -205,7 +206,7 @@ class TheRealTorchrun(support.MohTest):
 
     def launch(self, *arguments):
         variables = {"PATH": f"{PYTORCH}:{os.environ['PATH']}", "MOH": os.path.abspath(shutil.which(support.MOH)),
-                     "MASTER_PORT": str(ranks.free_port())}
+                     "MASTER_PORT": str(free_port())}
         env = {name: value for name, value in support.environment(variables).items() if name != "OMP_NUM_THREADS"}
         self.log = self.folder / "launched.txt"
         with open(self.log, "wb") as output:

@@ -7,6 +7,7 @@ import time
 import ranks
 import support
 import translation_support
+from ports import free_port
 
 MAX_LOSS_DIFFERENCE = 1e-5
 
@@ -73,7 +74,7 @@ class Translation(translation_support.TranslationTest, ranks.RanksTest):
     def test_two_processes_make_the_steps_of_one(self):
         self.moh("train", "run.yaml", "output.dir=alone", "model.dropout=0", "train.accumulate=4")
         for run in ("two", "again"):
-            port = ranks.free_port()
+            port = free_port()
             arguments = ("train", "run.yaml", f"output.dir={run}", "model.dropout=0", "train.accumulate=4")
             started = [self.start(rank, 2, port, *arguments) for rank in range(2)]
             for rank, process in enumerate(started):

@@ -6,7 +6,6 @@ import os
 import pathlib
 import random
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -14,6 +13,7 @@ import unittest
 
 sys.path.insert(0, str(pathlib.Path(os.environ["MOH_SOURCE_DIR"], "tests", "cli")))
 import support  # noqa: E402  (needs the path)
+from ports import free_port  # noqa: E402
 from processes_test import COMM_ERROR, MAX_LOSS_DIFFERENCE  # noqa: E402
 
 TIMEOUT_SECONDS = 240
@@ -23,12 +23,6 @@ CAPTURED = 4  # steps after which there is a replay
 
 SETTINGS = {**support.SMALLEST, "device": "cuda", "data.sequence_length": 16, "train.batch_size": 2, "train.accumulate": 6,
             "optim.eps": 1e-4, "eval.every": 0, "checkpoint.every": 0, "cuda_graph": True}
-
-
-def free_port():
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return listener.getsockname()[1]
 
 
 class Captured(support.MohTest):

@@ -1,20 +1,18 @@
 """Collectives between simulated GPUs, one for each process: results, and how a run ends when a process does not play along."""
 
 import os
-import socket
+import pathlib
 import subprocess
+import sys
 import time
 import unittest
+
+sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "cli"))
+from ports import free_port  # noqa: E402  (needs the path)
 
 COMM_ERROR, DATA_ERROR = 6, 3
 TIMEOUT_SECONDS = 120
 LIMIT = 1.5  # of a collective, in nccl_ranks.cpp
-
-
-def free_port():
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return listener.getsockname()[1]
 
 
 class Ranks(unittest.TestCase):

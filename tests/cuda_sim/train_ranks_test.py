@@ -1,20 +1,18 @@
 """Training on two simulated GPUs, a process for each: the bits of one GPU, whatever the queues do early or late; faults are found."""
 
 import os
+import pathlib
 import re
-import socket
 import subprocess
+import sys
 import unittest
+
+sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "cli"))
+from ports import free_port  # noqa: E402  (needs the path)
 
 COMM_ERROR = 6
 TIMEOUT_SECONDS = 240
 FEW_STEPS = 7  # the third is captured
-
-
-def free_port():
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return listener.getsockname()[1]
 
 
 class TrainRanks(unittest.TestCase):
