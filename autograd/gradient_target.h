@@ -1,5 +1,7 @@
 #pragma once
 
+#include <cstddef>
+
 #include "autograd/variable.h"
 
 namespace moh {
@@ -34,5 +36,10 @@ class GradientTarget {
   Variable of_;
   bool needed_;
 };
+
+/// In the backward pass of an op, for one that can add and round: the sum so far of the gradients that other
+/// ops have for input number `input`, the output of an op. It may add its own in place, and return that
+/// tensor. Undefined if it is the first, if the input is a leaf, or if others hold the tensor.
+Tensor gradient_sum_of_input(std::size_t input);
 
 }  // namespace moh

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "autograd/dry_reads.h"
+#include "autograd/gradient_target.h"
 #include "autograd/node.h"
 #include "autograd/pending_value.h"
 #include "autograd/profile.h"
@@ -312,7 +313,9 @@ class BackwardPass {
     if (reached) {
       const ProfileScope profile(node.name);
       const MathModeScope mode(node.math_mode);
+      visited_ = &node;
       grads = node.backward(dys);
+      visited_ = nullptr;
     }
     node.backward = nullptr;
     dys.clear();
@@ -337,7 +340,8 @@ class BackwardPass {
                 "a gradient has the dtype of its variable, or the one it is summed in");
       grad = grad.to(to.dtype);
     }
-    Tensor& sum = gradients_[to.node.get()][static_cast<std::size_t>(to.output)];
+    Tensor& sum = sum_at(to);
+    if (sum.defined() && grad.is_same(sum)) return;  // an op has added to it (gradient_sum_of_input)
     if (!sum.defined()) {
       sum = std::move(grad);
       return;
@@ -346,6 +350,8 @@ class BackwardPass {
     if (!sum.is_unique()) sum = sum.clone();
     sum.add(grad);
   }
+
+  Tensor& sum_at(const Edge& to) { return gradients_[to.node.get()][static_cast<std::size_t>(to.output)]; }
 
   void deliver_to_leaf(const Variable& leaf, Tensor grad) {
     if (!leaf.requires_grad()) return;
@@ -362,7 +368,10 @@ class BackwardPass {
     return outer_ != nullptr && outer_->awaits(leaf);
   }
 
+  friend Tensor moh::gradient_sum_of_input(std::size_t input);
+
   static thread_local BackwardPass* current;
+  Node* visited_ = nullptr;    // whose `backward` runs
   BackwardPass* const outer_;  // that runs a backward pass within an op's
 
   std::vector<std::shared_ptr<Node>> nodes_;  // keeps them alive: a node drops its inputs once it has run
@@ -373,6 +382,15 @@ class BackwardPass {
 thread_local BackwardPass* BackwardPass::current = nullptr;
 
 }  // namespace
+
+Tensor gradient_sum_of_input(std::size_t input) {
+  BackwardPass* const pass = BackwardPass::current;
+  MOH_CHECK(pass != nullptr && pass->visited_ != nullptr, "only the backward pass of an op adds to a sum");
+  const Edge& to = pass->visited_->inputs[input];
+  if (!to.node) return {};
+  const Tensor& sum = pass->sum_at(to);
+  return sum.defined() && sum.is_unique() ? sum : Tensor();
+}
 
 void backward(std::span<const Variable> outputs, std::span<const Tensor> seeds) {
   MOH_CHECK(outputs.size() == seeds.size(), "backward: one seed per output");

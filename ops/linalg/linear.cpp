@@ -41,6 +41,14 @@ void multiply_into(const Operand& y, const Tensor& x, const Tensor& w, const Ten
   }
 }
 
+/// The gradient of the result as a factor of products with x and weights of dtype `w`. A GPU's library
+/// multiplies matrices of one dtype: that of a wider result, of few columns, is rounded, where x and the
+/// weights would else be upcast.
+Tensor gradient_factor(const Tensor& dy, Rows rows, const Tensor& x, DType w) {
+  const Tensor matrix = as_matrix(dy, rows);
+  return x.device() != kCpu && x.dtype() == w ? matrix.to(w) : matrix;
+}
+
 /// x w^T + b as a matrix [N, O] of `dtype`.
 Tensor product(const Tensor& x, const Variable& w, const Variable& b, DType dtype) {
   Tensor y = empty({x.dim(0), w.dim(0)}, dtype, x.device());
@@ -80,7 +88,7 @@ Variable linear(const Variable& x, const Variable& w, const Variable& b, std::op
   return record("linear", y.reshape(with_last(x.shape(), rows.width)), {x, w, b},
                 [x = x.value(), parameters = LinearParameters(w, b), in, rows,
                  needs_dx = x.requires_grad()](const Tensor& dy) -> Grads {
-                  const Tensor dy_matrix = as_matrix(dy, rows);
+                  const Tensor dy_matrix = gradient_factor(dy, rows, x, parameters.weight().dtype());
                   Tensor dx;
                   if (needs_dx) dx = matmul({dy_matrix}, {parameters.weight()}, x.dtype()).reshape(x.shape());
                   const auto [dw, db] = parameters.gradients(dy_matrix, as_matrix(x, in));
@@ -114,7 +122,7 @@ std::vector<Variable> linears(const Variable& x, const std::vector<Variable>& we
         for (std::size_t i = 0; i < kept.size(); ++i) {
           if (!dys[i].defined()) continue;
           const Tensor& w = kept[i].weight();
-          const Tensor dy = as_matrix(dys[i], {in.count, w.dim(0)});
+          const Tensor dy = gradient_factor(dys[i], {in.count, w.dim(0)}, x, w.dtype());
           auto [dw, db] = kept[i].gradients(dy, as_matrix(x, in));
           grads[2 * i + 1] = std::move(dw);
           grads[2 * i + 2] = std::move(db);
@@ -153,10 +161,15 @@ Variable packed_linear(const Variable& x, const std::vector<Variable>& weights,
   inputs.insert(inputs.end(), biases.begin(), biases.end());
   return record("packed_linear", y.reshape(with_last(x.shape(), rows.width)), inputs,
                 [x = x.value(), parameters = PackedLinearParameters(weights, biases), in, rows,
-                 needs_dx = x.requires_grad()](const Tensor& dy) -> Grads {
-                  const Tensor dy_matrix = as_matrix(dy, rows);
+                 w_dtype = weights.front().dtype(), needs_dx = x.requires_grad()](const Tensor& dy) -> Grads {
+                  const Tensor dy_matrix = gradient_factor(dy, rows, x, w_dtype);
                   Grads grads(1);
-                  if (needs_dx) grads[0] = parameters.input_gradient(dy_matrix, x.dtype()).reshape(x.shape());
+                  if (needs_dx) {
+                    // An addition by itself would be a launch.
+                    Tensor sum = x.device() == kCpu ? Tensor() : gradient_sum_of_input(0);
+                    if (sum.defined()) sum = as_matrix(sum, in);
+                    grads[0] = parameters.input_gradient(dy_matrix, x.dtype(), sum).reshape(x.shape());
+                  }
                   const std::vector<Tensor> others = parameters.gradients(dy_matrix, as_matrix(x, in));
                   grads.insert(grads.end(), others.begin(), others.end());
                   return grads;

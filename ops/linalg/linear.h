@@ -9,7 +9,8 @@ namespace moh {
 
 /// y = x w^T + b. x [..., I], w [O, I], b [O] or undefined, one floating dtype and device. Returns [..., O]
 /// of dtype `out` (default: that of x; float32 avoids rounding, for instance of router logits). Accumulates
-/// in float32 (float64 for float64). Saves x and w. Throws ShapeError, DTypeError, DeviceError, ValueError.
+/// in float32 (float64 for float64); on a GPU the gradient of a wider result is rounded to the dtype of x for
+/// its products. Saves x and w. Throws ShapeError, DTypeError, DeviceError, ValueError.
 Variable linear(const Variable& x, const Variable& w, const Variable& b = {},
                 std::optional<DType> out = std::nullopt);
 

@@ -49,17 +49,23 @@ PackedLinearParameters::PackedLinearParameters(const std::vector<Variable>& weig
                                                const std::vector<Variable>& biases)
     : weights_(weights.begin(), weights.end()), biases_(biases.begin(), biases.end()) {}
 
-Tensor PackedLinearParameters::input_gradient(const Tensor& dy, DType dtype) const {
+Tensor PackedLinearParameters::input_gradient(const Tensor& dy, DType dtype, const Tensor& sum) const {
   std::vector<Tensor> weights;
   for (const GradientTarget& weight : weights_) weights.push_back(weight.value());
-  if (const Tensor whole = joined_rows(weights); whole.defined()) return matmul({dy}, {whole}, dtype);
+  if (const Tensor whole = joined_rows(weights); whole.defined()) {
+    if (!sum.defined()) return matmul({dy}, {whole}, dtype);
+    matmul_into(sum, dy, whole, /*accumulate=*/true);
+    return sum;
+  }
   const Tensor dx = empty({dy.dim(0), weights.front().dim(1)}, accumulate_dtype(dtype), dy.device());
   std::int64_t begin = 0;
   for (const Tensor& weight : weights) {
     matmul_into(dx, columns_of(dy, begin, weight.dim(0)), weight, /*accumulate=*/begin > 0);
     begin += weight.dim(0);
   }
-  return dx.to(dtype);
+  if (!sum.defined()) return dx.to(dtype);
+  sum.add(dx);
+  return sum;
 }
 
 /// In one multiplication, where the gradients lie one behind the other and are all begun or all added to.

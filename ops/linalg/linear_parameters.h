@@ -44,8 +44,9 @@ class PackedLinearParameters {
  public:
   PackedLinearParameters(const std::vector<Variable>& weights, const std::vector<Variable>& biases);
 
-  /// dy [N, sum of O] times the weights, [N, I] of `dtype`.
-  Tensor input_gradient(const Tensor& dy, DType dtype) const;
+  /// dy [N, sum of O] times the weights, [N, I] of `dtype`; added to `sum`, of this shape and dtype, if that
+  /// is defined.
+  Tensor input_gradient(const Tensor& dy, DType dtype, const Tensor& sum = {}) const;
   /// Gradients of the weights, then of the biases if there are any, each as in LinearParameters::gradients().
   std::vector<Tensor> gradients(const Tensor& dy, const Tensor& x) const;
 

@@ -9,7 +9,9 @@
 #include "core/dry_run.h"
 #include "ops/attention/head_lists.h"
 #include "ops/conv/conv2d.h"
+#include "ops/elementwise/add.h"
 #include "ops/elementwise/gate_residual.h"
+#include "ops/elementwise/scale.h"
 #include "ops/embedding/embedding.h"
 #include "ops/linalg/gelu_mlp.h"
 #include "ops/linalg/linear.h"
@@ -46,15 +48,31 @@ void differentiate(const Variable& y) {
 }
 
 /// How often gradients were copied or summed outside of ops in a backward pass.
-std::int64_t sums_in(const Variable& y) {
+std::int64_t sums_in(const std::vector<Variable>& outputs) {
   DeviceClock no_clock([] { return 0.0; });
   const Profiler profiler(no_clock);
-  differentiate(y);
+  std::vector<Tensor> seeds;
+  for (const Variable& y : outputs) seeds.push_back(normal(y.shape(), 9).to(y.dtype()));
+  backward(outputs, seeds);
   std::int64_t sums = 0;
   for (const ProfileEntry& entry : profiler.entries()) {
     if (entry.op == "sum_gradients") sums += entry.calls;
   }
   return sums;
+}
+std::int64_t sums_in(const Variable& y) {
+  return sums_in(std::vector{y});
+}
+
+/// y = x, whose gradient is added to the sum so far of that of x, if there is one: `added` says whether.
+Variable adding(const Variable& x, bool& added) {
+  return record("adding", x.value().clone(), {x}, [&added](const Tensor& dy) -> Grads {
+    const Tensor sum = gradient_sum_of_input(0);
+    added = sum.defined();
+    if (!added) return {dy};
+    sum.add(dy);
+    return {sum};
+  });
 }
 
 std::vector<Tensor> gradients_of(const std::vector<Variable>& leaves) {
@@ -241,4 +259,40 @@ TEST_CASE("ops: gradients of bfloat16 parameters are not rounded to it, as micro
       CHECK_FALSE(same_bits(leaf.grad(), rounded));
     }
   }
+}
+
+TEST_CASE("autograd: an op may add to what others have left as the gradient of its input") {
+  Variable leaf = parameter({5}, 1);
+  const Tensor dy = normal({5}, 9).to(DType::kFloat32);
+  bool added = false;
+  const auto gradient_is = [&](double factor) {
+    for (std::int64_t i = 0; i < 5; ++i)
+      CHECK(leaf.grad().data<float>()[i] == Approx(factor * dy.data<float>()[i]));
+    leaf.zero_grad();
+  };
+  SECTION("the last one, as ops run from the newest to the oldest") {
+    const Variable x = scale(leaf, 1), one = adding(x, added), other = scale(x, 3);
+    CHECK(sums_in({one, other}) == 1);  // that of the leaf
+    CHECK(added);
+    gradient_is(4);
+  }
+  SECTION("not the first one") {
+    const Variable x = scale(leaf, 1), other = scale(x, 3), one = adding(x, added);
+    CHECK(sums_in({one, other}) == 2);
+    CHECK_FALSE(added);
+    gradient_is(4);
+  }
+  SECTION("not to a leaf's, which has a target of its own") {
+    const Variable one = adding(leaf, added), other = scale(leaf, 3);
+    sums_in({one, other});
+    CHECK_FALSE(added);
+    gradient_is(4);
+  }
+  SECTION("not to a tensor that others hold") {
+    const Variable x = scale(leaf, 1), z = scale(leaf, 2), one = adding(x, added);
+    sums_in({one, add(x, z)});  // one tensor is the gradient of both
+    CHECK_FALSE(added);
+    gradient_is(4);
+  }
+  CHECK_THROWS(gradient_sum_of_input(0));
 }
