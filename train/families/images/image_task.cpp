@@ -10,6 +10,7 @@
 #include "core/parallel.h"
 #include "models/active_heads.h"
 #include "ops/elementwise/add.h"
+#include "ops/elementwise/mean_of.h"
 #include "ops/elementwise/scale.h"
 #include "ops/loss/soft_cross_entropy.h"
 #include "ops/loss/top1.h"
@@ -19,15 +20,7 @@
 
 namespace moh {
 
-namespace {
-
-Variable mean_of(std::span<const Variable> values) {
-  Variable sum;
-  for (const Variable& value : values) sum = sum.defined() ? add(sum, value) : value;
-  return sum.defined() ? scale(sum, 1.0 / static_cast<double>(values.size())) : sum;
-}
-
-}  // namespace
+namespace {}  // namespace
 
 ImageTask::ImageTask(const RunConfig& run, std::shared_ptr<const ImageData> data,
                      std::unique_ptr<ImageModel> model)
@@ -103,7 +96,8 @@ MicroBatchLoss ImageTask::loss(Generator& generator) {
   const Variable task_loss = soft_cross_entropy(output.logits, loaded_.targets, normalizer);
   const Variable divergence = teacher_.divergence(output.logits, teacher_logits, Tensor(), normalizer);
   MicroBatchLoss result{task_loss, task_loss.value()};
-  const Variable balance = mean_balance_loss(output.routing), experts = mean_of(output.expert_balances);
+  const Variable balance = mean_balance_loss(output.routing),
+                 experts = output.expert_balances.empty() ? Variable() : mean_of(output.expert_balances);
   result.total = add_routing_losses(teacher_.added(task_loss, divergence), balance, output.routing,
                                     run_.model.moh, share);
   if (experts.defined()) result.total = add(result.total, scale(experts, kExpertBalanceWeight * share));

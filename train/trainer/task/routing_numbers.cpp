@@ -6,6 +6,7 @@
 
 #include "models/layers/head_routing.h"
 #include "ops/elementwise/add.h"
+#include "ops/elementwise/mean_of.h"
 #include "ops/elementwise/scale.h"
 
 namespace moh {
@@ -14,14 +15,11 @@ namespace {
 
 /// The mean of a loss over the layers that have it; undefined if none has.
 Variable mean_over_layers(Variable LayerRouting::*loss, std::span<const LayerRouting> routing) {
-  Variable sum;
-  std::int64_t layers = 0;
+  std::vector<Variable> losses;
   for (const LayerRouting& layer : routing) {
-    if (!(layer.*loss).defined()) continue;
-    sum = sum.defined() ? add(sum, layer.*loss) : layer.*loss;
-    ++layers;
+    if ((layer.*loss).defined()) losses.push_back(layer.*loss);
   }
-  return layers > 0 ? scale(sum, 1.0 / static_cast<double>(layers)) : Variable();
+  return losses.empty() ? Variable() : mean_of(losses);
 }
 
 /// The factor that makes a sum of the mean of a loss over layers, if moh.balance_layers asks for it.

@@ -65,6 +65,7 @@ const std::map<std::string, std::string>& reasons() {
       {"router_statistics", "reads the logits of the routers once; measured by `moh bench step`"},
       {"router_z_loss", "a number per token, of a baseline"},
       {"repeat_heads", "of a baseline"},
+      {"mean_of", "a number per layer, once a step"},
       {"adamw_plan", "a few numbers per step: `moh bench step --profile`"},
   };
   return why;
