@@ -88,7 +88,7 @@ MUTATIONS = [
              "z[e] = tile.times()[e] > A(0) ? z[e] : none;", "z[e] = tile.times()[e] >= A(0) ? z[e] : none;", "ops_tests",
              "route|router|variation"),
     Mutation("half of the gradient of the coefficient of variation", "ops/moh/head_router.cpp",
-             "is_cv ? 2 * args.balance_factor : args.balance_factor", "args.balance_factor", "ops_tests",
+             "saved.is_cv() ? 2 * args.balance_factor : args.balance_factor", "args.balance_factor", "ops_tests",
              "route|router|variation"),
     Mutation("biases of the selection follow the loads", "ops/moh/balance_bias_cpu.cpp",
              "lacks > 0 ? args.rate : -args.rate", "lacks > 0 ? -args.rate : args.rate", "ops_tests", "biases"),

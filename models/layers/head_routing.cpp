@@ -13,7 +13,6 @@
 #include "ops/attention/attention.h"
 #include "ops/moh/head_projection.h"
 #include "ops/moh/masked_router.h"
-#include "ops/moh/router_statistics.h"
 #include "ops/moh/router_z_loss.h"
 #include "ops/moh/scale_heads.h"
 #include "ops/shape/repeat_heads.h"
@@ -185,18 +184,14 @@ Tensor HeadRouter::of_tokens(const Tensor& units, const Shape& per_token) const 
   return of_tokens(Variable(units.to(DType::kFloat32)), per_token).value().to(DType::kUInt8);
 }
 
-/// Adds the statistics of a layer in training. While shared heads are learned a token's kept heads are no
-/// list, and have no margin.
-void HeadRouter::add_statistics(HeadChoice& choice, const RouterLogits& logits) const {
-  const Tensor& top = choice.routing.top;
-  choice.two_stage = logits.type.defined();
-  choice.refuses = top.defined() && logits.routed.defined() && top.dim(1) < logits.routed.dim(1);
+/// Adds the statistics of a layer in training.
+void HeadRouter::add_statistics(HeadChoice& choice, const RouterOptions& router) const {
+  choice.two_stage = router_widths(router).type > 0;
+  choice.refuses = router_widths(router).routed > 0 && router.top_k < router.routed();
   const bool has_margin = choice.refuses && !balance_bias_.defined();
   if (!choice.two_stage && !has_margin) return;
-  choice.statistics = router_statistics(has_margin ? logits.routed.value() : Tensor(),
-                                        choice.two_stage ? logits.type.value() : Tensor(),
-                                        has_margin ? top : Tensor(), options_.router.groups);
-  if (choice.refuses && !has_margin) choice.statistics = choice.statistics.slice(0, 1);
+  const Tensor& statistics = choice.routing.statistics;
+  choice.statistics = choice.refuses && !has_margin ? statistics.slice(0, 1) : statistics;
 }
 
 /// Routing with masks that are drawn anew. They decide how many heads are routed; of these, as large a share
@@ -205,7 +200,7 @@ HeadChoice HeadRouter::masked_choice(const LayerInput& in, Generator& draws,
                                      const Tensor& balance_load) const {
   const std::int64_t batch = in.x.dim(0), length = in.x.dim(1), heads = options_.router.heads;
   const RouterOptions& router = options_.router;
-  const RouterLogits logits = router_->logits(in, {});
+  const RouterLogits logits = router_->logits(in, {}).unpacked();
   const double kept_share = static_cast<double>(annealed_top_k(options_, progress_)) /
                             static_cast<double>(heads - router.num_shared);
   MaskedRouting masked = route_masked_heads(logits.shared, logits.routed, logits.type, masks_->draw(draws),
@@ -218,11 +213,13 @@ HeadChoice HeadRouter::masked_choice(const LayerInput& in, Generator& draws,
   if (dry_run()) choice.lists.longest = batch > 0 ? choice.lists.num_rows() / (batch * kv_heads_) : 0;
   choice.computed_heads = heads;
   choice.lists_of_heads = lists_of_heads(choice, to_compute);
-  choice.routing = {masked.gates, masked.balance, masked.selected, {}, {}, masked.load, masked.load};
+  choice.routing = {masked.gates, masked.balance, masked.selected, {}, {}, masked.load, masked.load, {}};
   if (options_.z_loss) choice.z_loss = router_z_loss(logits.routed);
   choice.heads_each = masked.heads_each;
   if (options_.top_k_anneal_until > 0) choice.top_k = masked.top_k;
-  add_statistics(choice, logits);
+  // A token's kept heads are no list, and have no margin.
+  choice.two_stage = masked.routed_weight.defined();
+  choice.statistics = masked.routed_weight;
   return choice;
 }
 
@@ -237,23 +234,31 @@ HeadChoice HeadRouter::operator()(const LayerInput& in, const ForwardContext& co
   const Device device = in.x.device();
   const std::int64_t batch = in.x.dim(0), length = in.x.dim(1);
   const RouterHeads heads = heads_of_pass(draws != nullptr);
-  const RouterLogits logits = router_->logits(in, heads);
+  RouterLogits logits = router_->logits(in, heads);
+  if (options_.z_loss) logits = logits.unpacked();
   HeadChoice choice;
-  choice.routing = route_heads(
-      logits.shared, logits.routed, logits.type, now.kind->per_sample ? batch : batch * length, now.router,
-      heads.order, context.forced_top_of(layer), device, context.balance_load_of(layer), balance_bias());
+  const Tensor forced_top = context.forced_top_of(layer), balance_load = context.balance_load_of(layer);
+  if (logits.packed.defined()) {
+    choice.routing =
+        route_heads_packed(logits.packed, now.router, heads.order, forced_top, balance_load, balance_bias());
+  } else {
+    choice.routing =
+        route_heads(logits.shared, logits.routed, logits.type, now.kind->per_sample ? batch : batch * length,
+                    now.router, heads.order, forced_top, device, balance_load, balance_bias());
+  }
   const Tensor to_compute = heads_to_compute(choice.routing, now);
   const bool all = !to_compute.shares_storage_with(choice.routing.selected);
   const Shape per_token{batch, length, now.query_heads()};
   choice.rule = now.rule;
   choice.computed_heads =
       all ? now.query_heads() : now.unit_heads * (now.router.num_shared + now.router.top_k);
+  choice.as_many_each = !forced_top.defined();  // which may name a head twice
   choice.pairs = of_tokens(to_compute, per_token);
   choice.rule->lay_out(choice, kv_heads_, now);
   if (!context.equal_rows) choice.lists_of_heads = lists_of_heads(choice, choice.pairs);
   choice.gates = of_tokens(choice.routing.gates, per_token);
   if (options_.z_loss && logits.routed.defined()) choice.z_loss = router_z_loss(logits.routed);
-  if (context.training) add_statistics(choice, logits);
+  if (context.training) add_statistics(choice, now.router);
   if (context.training && options_.top_k_anneal_until > 0) {
     const auto number = [&](std::int64_t count) {
       return full({}, static_cast<double>(count), DType::kFloat64, device);
@@ -272,7 +277,7 @@ HeadLists HeadRouter::lists_of_heads(const HeadChoice& choice, const Tensor& pai
   const double active = static_cast<double>(num_pairs) / static_cast<double>(pairs.numel());
   if (!head_projection_pays(tokens, head_dim_, active)) return {};
   if (lists.rows.defined() && lists.kv_heads == heads) return lists;
-  return lists_of(pairs, heads, choice.computed_heads, options_);
+  return lists_of(pairs, heads, choice.per_token(), options_);
 }
 
 void require_packed(std::string_view where, const HeadRoutingOptions& options, RouterSources sources) {

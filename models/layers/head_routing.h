@@ -27,7 +27,7 @@ struct LayerRouting {
   /// Where steps differ in them, scalars on the device: computed heads of a token, on average, and, where it
   /// is annealed, K, in units. Else undefined.
   Tensor heads_each = {}, top_k = {};
-  /// router_statistics() of a training pass, with a margin if the router refuses heads, with a weight if it
+  /// Routing::statistics of a training pass, with a margin if the router refuses heads, with a weight if it
   /// has two stages; else undefined. [1], the weight alone, where a bias takes part in the selection, which
   /// has no margin in logits.
   Tensor statistics = {};
@@ -52,6 +52,7 @@ struct HeadChoice {
   Routing routing;
   Variable z_loss;                     ///< undefined unless HeadRoutingOptions::z_loss
   std::int64_t computed_heads = 0;     ///< of a token
+  bool as_many_each = false;           ///< exactly computed_heads of every token
   Tensor heads_each = {}, top_k = {};  ///< see LayerRouting
   Tensor statistics = {};              ///< likewise, and these
   bool two_stage = false, refuses = false;
@@ -60,6 +61,7 @@ struct HeadChoice {
   Tensor slots = {};
   RoutingKey rule = routings::kHeads;
 
+  HeadsPerToken per_token() const { return {computed_heads, as_many_each}; }
   bool projects_chosen_heads() const { return lists_of_heads.rows.defined(); }
   /// The choice without the graph of its gates, as constants for what is recomputed.
   HeadChoice detached() const;
@@ -108,7 +110,7 @@ class HeadRouter : public Module {
   RouterHeads learned_heads() const;
   RouterHeads heads_of_pass(bool draws) const;
   void add_balance_bias(Placement placement);
-  void add_statistics(HeadChoice& choice, const RouterLogits& logits) const;
+  void add_statistics(HeadChoice& choice, const RouterOptions& router) const;
   HeadChoice masked_choice(const LayerInput& in, Generator& draws, const Tensor& balance_load) const;
   /// Numbers of units for N rows, [N, U], as those of the heads of each token, [B, T, H].
   Variable of_tokens(const Variable& units, const Shape& per_token) const;

@@ -30,15 +30,15 @@ std::int64_t balanced_longest(const HeadLists& lists, std::int64_t per_token,
 
 }  // namespace
 
-HeadLists lists_of(const Tensor& pairs, std::int64_t kv_heads, std::int64_t per_token,
+HeadLists lists_of(const Tensor& pairs, std::int64_t kv_heads, const HeadsPerToken& per_token,
                    const HeadRoutingOptions& options) {
   HeadLists lists = build_head_lists(pairs, kv_heads, per_token);
-  if (dry_run()) lists.longest = balanced_longest(lists, per_token, options);
+  if (dry_run()) lists.longest = balanced_longest(lists, per_token.most, options);
   return lists;
 }
 
 void lay_out_lists(HeadChoice& choice, std::int64_t kv_heads, const HeadRoutingOptions& options) {
-  choice.lists = lists_of(choice.pairs, kv_heads, choice.computed_heads, options);
+  choice.lists = lists_of(choice.pairs, kv_heads, choice.per_token(), options);
 }
 
 Variable attend_lists(const Variable& q, const Variable& k, const Variable& v, const HeadChoice& choice,

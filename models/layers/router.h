@@ -27,9 +27,14 @@ struct RouterHeads {
 };
 
 /// Logits of N rows, the B T tokens or, with RouterType::per_sample, the B samples, in float32 (float64 for
-/// float64): each [N, its width in RouterWidths], undefined where that is 0.
+/// float64): each [N, its width in RouterWidths], undefined where that is 0. Or `packed` has those of all
+/// `widths` beside each other, as route_heads_packed() takes them, and the others are undefined.
 struct RouterLogits {
   Variable routed, type, shared;
+  Variable packed = {};
+  RouterWidths widths = {};  ///< of `packed`
+
+  RouterLogits unpacked() const;
 };
 
 /// Computes the logits of one layer. Its parameters become those of the attention layer, under their own

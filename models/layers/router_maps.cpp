@@ -6,7 +6,6 @@
 #include "ops/embedding/embedding.h"
 #include "ops/linalg/linear.h"
 #include "ops/shape/reshape.h"
-#include "ops/shape/split.h"
 
 namespace moh {
 
@@ -26,11 +25,10 @@ RouterMaps::RouterMaps(const RouterSizes& sizes, Placement placement) {
 
 RouterLogits RouterMaps::operator()(const Variable& x, const RouterHeads& heads) const {
   RouterLogits logits;
+  RouterWidths& widths = logits.widths;
   std::vector<Variable> weights;
-  std::vector<Variable*> places;
-  std::vector<std::int64_t> widths;
-  for (auto [map, place] : {std::pair{&routed_, &logits.routed}, std::pair{&type_, &logits.type},
-                            std::pair{&shared_, &logits.shared}}) {
+  for (auto [map, width] : {std::pair{&routed_, &widths.routed}, std::pair{&type_, &widths.type},
+                            std::pair{&shared_, &widths.shared}}) {
     if (!*map) continue;
     Variable weight = (*map)->weight();
     if (heads.shared.defined() && map == &shared_) {
@@ -40,13 +38,11 @@ RouterLogits RouterMaps::operator()(const Variable& x, const RouterHeads& heads)
       weight = embedding(weight, heads.routed);
     }
     weights.push_back(weight);
-    places.push_back(place);
-    widths.push_back(weight.dim(0));
+    *width = weight.dim(0);
   }
   if (weights.empty()) return logits;
   const Variable all = packed_linear(x, weights, {}, accumulate_dtype(x.dtype()));
-  const std::vector<Variable> results = split(reshape(all, {x.numel() / x.dim(-1), all.dim(-1)}), widths);
-  for (std::size_t i = 0; i < results.size(); ++i) *places[i] = results[i];
+  logits.packed = reshape(all, {x.numel() / x.dim(-1), all.dim(-1)});
   return logits;
 }
 

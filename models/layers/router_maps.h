@@ -13,7 +13,7 @@ class RouterMaps : public Module {
  public:
   RouterMaps(const RouterSizes& sizes, Placement placement);
 
-  /// Logits [N, ...] of x [..., D], N vectors.
+  /// Packed logits [N, ...] of x [..., D], N vectors; none without a parameter.
   RouterLogits operator()(const Variable& x, const RouterHeads& heads) const;
 
  private:

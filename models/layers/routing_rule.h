@@ -13,6 +13,7 @@ class Variable;
 struct AttentionOptions;
 struct HeadChoice;
 struct HeadLists;
+struct HeadsPerToken;
 struct HeadRoutingOptions;
 struct MohConfig;
 struct RoutedLayers;
@@ -30,7 +31,7 @@ struct CachedAttention {
 
 /// Lists of the nonzero elements of `pairs`, uint8 [B, T, H], `per_token` of each token, with the longest
 /// list of a dry run.
-HeadLists lists_of(const Tensor& pairs, std::int64_t kv_heads, std::int64_t per_token,
+HeadLists lists_of(const Tensor& pairs, std::int64_t kv_heads, const HeadsPerToken& per_token,
                    const HeadRoutingOptions& options);
 
 /// The functions of a rule whose pairs are lists (HeadChoice::lists).

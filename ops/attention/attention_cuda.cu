@@ -203,14 +203,14 @@ void visit_dropout(const AttentionShape& shape, const Fn& fn) {
 template <class T>
 constexpr bool kHasTensorCores = std::is_same_v<T, bfloat16>;
 
-/// Runs the tensor core kernel if it supports the case, else the reference kernel.
 template <class T>
-void run_forward(const AttentionForward<T>& args, std::int64_t num_rows,
-                 void (*on_tensor_cores)(const AttentionForward<bfloat16>&, std::int64_t)) {
+bool on_tensor_cores(const AttentionShape& shape) {
+  return kHasTensorCores<T> && TensorCoreAttention::takes(shape.head_dim);
+}
+
+template <class T>
+void reference_forward(const AttentionForward<T>& args, std::int64_t num_rows) {
   if (args.lists.rows != nullptr) zero_heads(args.out, args.shape);
-  if constexpr (kHasTensorCores<T>) {
-    if (TensorCoreAttention::takes(args.shape.head_dim)) return on_tensor_cores(args, num_rows);
-  }
   visit_dropout(args.shape, [&]<bool kDrops>() {
     cuda::launch("attention", attention_kernel<T, kDrops>,
                  {.blocks_x = blocks_for(num_rows), .threads = kThreads}, args);
@@ -277,25 +277,30 @@ void CudaAttention<T>::order_lse(const AttentionShape& shape, const float* natur
 
 template <class T>
 void CudaAttention<T>::forward(const AttentionForward<T>& args, std::int64_t num_rows) {
-  run_forward(args, num_rows, &TensorCoreAttention::forward);
+  if constexpr (kHasTensorCores<T>) {
+    if (on_tensor_cores<T>(args.shape)) return TensorCoreAttention::forward(args, num_rows);
+  }
+  reference_forward(args, num_rows);
 }
 
 template <class T>
 void CudaAttention<T>::decode(const AttentionForward<T>& args, std::int64_t num_rows) {
-  run_forward(args, num_rows, &TensorCoreAttention::decode);
+  if constexpr (kHasTensorCores<T>) {
+    if (on_tensor_cores<T>(args.shape)) {
+      if (args.lists.rows != nullptr) zero_heads(args.out, args.shape);
+      return TensorCoreAttention::decode(args, num_rows);
+    }
+  }
+  reference_forward(args, num_rows);
 }
 
 template <class T>
 void CudaAttention<T>::backward(const AttentionBackward<T>& args, std::int64_t num_rows) {
   const AttentionShape& s = args.shape;
-  if (args.lists.rows != nullptr) {
-    zero_heads(args.dq, s);
-    if (args.dgates != nullptr)
-      cuda::set_zero(args.dgates, static_cast<std::size_t>(s.batch * s.queries * s.heads) * sizeof(float));
-  }
   if constexpr (kHasTensorCores<T>) {
-    if (TensorCoreAttention::takes(s.head_dim)) return TensorCoreAttention::backward(args, num_rows);
+    if (on_tensor_cores<T>(s)) return TensorCoreAttention::backward(args, num_rows);
   }
+  if (args.lists.rows != nullptr) zero_heads(args.dq, s, args.dgates);
   const DeviceScratch deltas(static_cast<std::size_t>(num_rows) * sizeof(float));
   visit_dropout(s, [&]<bool kDrops>() {
     cuda::launch("attention_rows_gradient", attention_rows_gradient_kernel<T, kDrops>,

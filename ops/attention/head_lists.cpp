@@ -158,10 +158,10 @@ void for_each_word(const Tensor& selected, const HeadLists& of, const ListWords&
                });
 }
 
-void fill_on_device(const Tensor& selected, HeadLists& lists) {
+void fill_on_device(const Tensor& selected, HeadLists& lists, const HeadsPerToken& per_token) {
   CudaHeadLists::fill({lists.batch, lists.tokens, lists.heads, lists.kv_heads, selected.data<std::uint8_t>(),
-                       lists.offsets.data<std::int64_t>(), lists.rows.data<std::int32_t>(),
-                       lists.num_rows()});
+                       lists.offsets.data<std::int64_t>(), lists.rows.data<std::int32_t>(), lists.num_rows(),
+                       per_token.exact ? lists.tokens * per_token.most : -1});
 }
 
 /// On the CPU, where `rows` is allocated with the exact number of pairs.
@@ -193,7 +193,7 @@ void fill_on_cpu(const Tensor& selected, HeadLists& lists) {
 }  // namespace
 
 HeadLists build_head_lists(const Tensor& selected, std::int64_t kv_heads,
-                           std::optional<std::int64_t> most_per_token) {
+                           std::optional<HeadsPerToken> per_token) {
   const ProfileScope profile("build_head_lists");
   check_selection(selected, kv_heads);
   HeadLists lists;
@@ -206,12 +206,13 @@ HeadLists build_head_lists(const Tensor& selected, std::int64_t kv_heads,
     fill_on_cpu(selected, lists);
     return lists;
   }
-  const std::int64_t each = most_per_token.value_or(lists.heads);
+  const HeadsPerToken heads = per_token.value_or(lists.heads);
+  const std::int64_t each = heads.most;
   lists.rows = empty({lists.batch * lists.tokens * each}, DType::kInt32, selected.device());
   if (dry_run()) {
     lists.longest = num_chunks(lists.tokens * each, kv_heads);
   } else {
-    fill_on_device(selected, lists);
+    fill_on_device(selected, lists, heads);
   }
   return lists;
 }

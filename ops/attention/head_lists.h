@@ -22,12 +22,22 @@ struct HeadLists {
   std::int64_t num_rows() const { return rows.numel(); }
 };
 
+/// The heads of a token in a selection: an upper bound, or, if `exact`, their number in every token.
+struct HeadsPerToken {
+  // NOLINTNEXTLINE: a number alone is a bound
+  HeadsPerToken(std::int64_t most_heads, bool is_exact = false) : most(most_heads), exact(is_exact) {}
+
+  std::int64_t most;
+  bool exact;
+};
+
 /// Lists of the nonzero elements of `selected`, uint8 [B, T, H]; any number of heads per token, even none.
-/// heads must be a multiple of kv_heads. `most_per_token` is an upper bound for the heads of a token, so that
-/// memory on a GPU need not suffice for all of them; exceeding it makes the next synchronization throw. A dry
-/// run assumes that each token has that many, in lists of equal lengths.
+/// heads must be a multiple of kv_heads. With a bound for the heads of a token memory on a GPU need not
+/// suffice for all of them, and where their number is exact a list knows its place without reading the
+/// sequences before it; what does not hold makes the next synchronization throw. A dry run assumes that each
+/// token has as many, in lists of equal lengths.
 /// Throws ShapeError, DTypeError, and ValueError for 2^20 tokens or more, which a row cannot hold.
 HeadLists build_head_lists(const Tensor& selected, std::int64_t kv_heads,
-                           std::optional<std::int64_t> most_per_token = std::nullopt);
+                           std::optional<HeadsPerToken> per_token = std::nullopt);
 
 }  // namespace moh

@@ -11,6 +11,8 @@ struct HeadListArgs {
   std::int64_t* offsets;         ///< [B * kv_heads + 1]
   std::int32_t* rows;
   std::int64_t most_rows;  ///< capacity of `rows`; pairs beyond it are dropped and reported as a fault
+  /// Pairs of each sequence, another number of which is a fault; -1: any number.
+  std::int64_t of_sequence;
 };
 
 struct CudaHeadLists {

@@ -7,14 +7,24 @@
 
 namespace moh {
 
-namespace {
+/// Zeros for every (batch, query, head) of a view, kCount elements at a time, and for the pairs' gates, if
+/// not null, [B, T, H]: what kernels over lists leave out.
+template <class T, int kCount = Pack<T>::kCount>
+struct HeadZeros {
+  HeadView<T> view = {};
+  AttentionShape shape = {};
+  float* gates = nullptr;
+  std::int64_t of_heads = 0, count = 0;  ///< calls for the view's elements, and for all
 
-/// Zeros for every (batch, query, head) of a view, kCount elements at a time.
-template <class T, int kCount>
-struct ZeroHeads {
-  HeadView<T> view;
-  AttentionShape shape;
+  static HeadZeros of(const HeadView<T>& view, const AttentionShape& s, float* gates) {
+    const std::int64_t pairs = s.batch * s.queries * s.heads, of_heads = pairs * (s.head_dim / kCount);
+    return {view, s, gates, of_heads, of_heads + (gates != nullptr ? pairs : 0)};
+  }
   MOH_DEVICE void operator()(std::int64_t i) const {
+    if (i >= of_heads) {
+      gates[i - of_heads] = 0;
+      return;
+    }
     const std::int64_t per_head = shape.head_dim / kCount, pair = i / per_head, token = pair / shape.heads;
     T* const to = view.data + token / shape.queries * view.batch_stride +
                   token % shape.queries * view.token_stride + pair % shape.heads * view.head_stride +
@@ -28,16 +38,14 @@ struct ZeroHeads {
 };
 
 template <class T>
-void zero_heads(const HeadView<T>& view, const AttentionShape& s) {
-  const std::int64_t elements = s.batch * s.queries * s.heads * s.head_dim;
-  constexpr int kPack = Pack<T>::kCount;
-  if (s.head_dim % kPack == 0) {  // then every head of a tensor is aligned to 16 bytes
-    cuda::launch_each("zero_heads", elements / kPack, ZeroHeads<T, kPack>{view, s});
+void zero_heads(const HeadView<T>& view, const AttentionShape& s, float* gates = nullptr) {
+  if (s.head_dim % Pack<T>::kCount == 0) {  // then every head of a tensor is aligned to 16 bytes
+    const auto zeros = HeadZeros<T>::of(view, s, gates);
+    cuda::launch_each("zero_heads", zeros.count, zeros);
   } else {
-    cuda::launch_each("zero_odd_heads", elements, ZeroHeads<T, 1>{view, s});
+    const auto zeros = HeadZeros<T, 1>::of(view, s, gates);
+    cuda::launch_each("zero_odd_heads", zeros.count, zeros);
   }
 }
-
-}  // namespace
 
 }  // namespace moh

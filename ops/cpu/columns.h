@@ -20,19 +20,34 @@ template <class F>
   return (kLanes<F> + 1) * round_up_to_lanes<F>(width);
 }
 
-/// columns[j] = element j of each of `count` <= kLanes rows that lie at `from`; other lanes hold anything.
-/// `available`: elements that may be read from there on. Up to round_up_to_lanes(width) columns are written.
+/// Copies `count` rows of `width` elements; rows begin `from_stride` and `to_stride` elements apart.
 template <class F>
-[[gnu::always_inline]] inline void load_columns(const F* from, std::int64_t available, std::int64_t count,
-                                                std::int64_t width, Vec<F>* columns, F* staging) {
+[[gnu::always_inline]] inline void copy_rows(const F* from, std::int64_t from_stride, std::int64_t count,
+                                             std::int64_t width, F* to, std::int64_t to_stride) {
+  if (from_stride == width && to_stride == width) {
+    std::memcpy(to, from, static_cast<std::size_t>(count * width) * sizeof(F));
+    return;
+  }
+  for (std::int64_t i = 0; i < count; ++i)
+    std::memcpy(to + i * to_stride, from + i * from_stride, static_cast<std::size_t>(width) * sizeof(F));
+}
+
+/// columns[j] = element j of each of `count` <= kLanes rows of `width` elements, which begin `stride` apart
+/// from `from` on; other lanes hold anything. `available`: elements that may be read from there on. Up to
+/// round_up_to_lanes(width) columns are written.
+template <class F>
+[[gnu::always_inline]] inline void load_columns(const F* from, std::int64_t stride, std::int64_t available,
+                                                std::int64_t count, std::int64_t width, Vec<F>* columns,
+                                                F* staging) {
   constexpr std::int64_t kN = kLanes<F>;
-  if (available < staged_elements<F>(width)) {
-    std::memcpy(staging, from, static_cast<std::size_t>(count * width) * sizeof(F));
+  if (available < kN * stride + round_up_to_lanes<F>(width)) {
+    copy_rows(from, stride, count, width, staging, width);
     from = staging;
+    stride = width;
   }
   for (std::int64_t first = 0; first < width; first += kN) {
     Vec<F> square[kN];
-    for (std::int64_t i = 0; i < kN; ++i) square[i] = load(from + i * width + first);
+    for (std::int64_t i = 0; i < kN; ++i) square[i] = load(from + i * stride + first);
     transpose_square<F>(square);
     for (std::int64_t j = 0; j < kN; ++j) columns[first + j] = square[j];
   }
@@ -51,12 +66,12 @@ template <class F, class V>
   }
 }
 
-/// Stores the first `count` rows of these columns at `to`.
+/// Stores the first `count` rows of these columns at `to`, where rows begin `stride` elements apart.
 template <class F>
 [[gnu::always_inline]] inline void store_columns(const Vec<F>* columns, std::int64_t count,
-                                                 std::int64_t width, F* to, F* staging) {
+                                                 std::int64_t width, F* to, std::int64_t stride, F* staging) {
   stage_columns<F>(columns, width, staging);
-  std::memcpy(to, staging, static_cast<std::size_t>(count * width) * sizeof(F));
+  copy_rows<F>(staging, width, count, width, to, stride);
 }
 
 /// store_columns() for columns of integers, converted to To.

@@ -21,6 +21,13 @@ struct Routing {
   Tensor load;           ///< [E] share of the tokens that select each routed head (sums to K)
   /// [E], f of the balance loss of these tokens: `load`, or with BalanceLoss::kCv their mean importance.
   Tensor balance_load;
+  /// Means over the tokens that show how the router decides, [2], constants; undefined without routed heads:
+  ///   [0] the second of softmax(type logits): the share of the weight that the two-stage router gives to
+  ///       routed heads; 0 without type logits;
+  ///   [1] the margin z_k - z_r of the last kept head k over the first refused one r, the largest of those
+  ///       that come after k; with groups the mean of the margins that they have by themselves. 0 where no
+  ///       head is refused, and where logits alone do not decide (forced_top, selection_bias).
+  Tensor statistics;
 };
 
 /// Two-stage routing of arXiv 2410.11842, section 3.2. Logits [N, S], [N, E], [N, 2] have the widths of
@@ -50,5 +57,11 @@ Routing route_heads(const Variable& shared_logits, const Variable& routed_logits
                     std::int64_t num_tokens, const RouterOptions& options, const Tensor& order = {},
                     const Tensor& forced_top = {}, Device device = kCpu, const Tensor& balance_load = {},
                     const Tensor& selection_bias = {});
+
+/// route_heads() of logits that lie beside each other, [N, E + 2 + S]: the routed ones, those of the types,
+/// the shared ones, each of its width in router_widths(). So does their gradient.
+Routing route_heads_packed(const Variable& logits, const RouterOptions& options, const Tensor& order = {},
+                           const Tensor& forced_top = {}, const Tensor& balance_load = {},
+                           const Tensor& selection_bias = {});
 
 }  // namespace moh

@@ -17,7 +17,7 @@ std::int64_t token_grain(std::int64_t tokens) {
 /// Probabilities of a tile from its logits, into `p` and stored.
 template <class A>
 [[gnu::always_inline]] inline void softmax_tile(const RouterArgs<A>& args, const RouterTile<A>& tile,
-                                                const A* logits, std::int64_t width, Vec<A>* p,
+                                                const Columns<const A>& logits, std::int64_t width, Vec<A>* p,
                                                 A* probabilities) {
   if (!logits) return;
   tile.load(logits, args.tokens, width, p);
@@ -47,6 +47,7 @@ template <class A>
     for (std::int64_t e = 0; e < experts; ++e) tile.routed()[e] += args.selection_bias[e];
   }
   choose(tile, o);
+  if (!args.selection_bias && o.top_k < experts) tile.statistics()[1] += tile.masked(margin(tile, o));
   tile.store_numbers(o.top_k, args.top);
 }
 
@@ -179,7 +180,7 @@ template <class A>
     add_softmax_backward<A>(p + e, tile.dp() + e, tile.dz() + e, size);
 }
 
-/// Sums of the probabilities and of the choice over a chunk of tokens, into sums [2, E].
+/// Sums over a chunk of tokens, of the probabilities, the choice and the statistics, into sums [2 E + 2].
 template <class A>
 [[gnu::always_inline]] inline void forward_chunk(const RouterArgs<A>& args, std::int64_t begin,
                                                  std::int64_t end, A* sums) {
@@ -197,11 +198,26 @@ template <class A>
       tile.mean()[e] += tile.masked(p[e]);
       tile.load_sums()[e] += tile.masked(tile.times()[e]);
     }
+    if (args.type_logits) tile.statistics()[0] += tile.masked(tile.types()[1]);
   });
   for (std::int64_t e = 0; e < experts; ++e) {
     sums[e] += sum_lanes<A>(tile.mean()[e]);
     sums[experts + e] += sum_lanes<A>(tile.load_sums()[e]);
   }
+  for (std::int64_t i = 0; i < 2; ++i) sums[2 * experts + i] += sum_lanes<A>(tile.statistics()[i]);
+}
+
+/// The loss of args.mean_probability and args.balance_load (balance_factor()).
+template <class A>
+A balance_loss(const RouterArgs<A>& args) {
+  const bool is_cv = args.options.balance_loss == BalanceLoss::kCv;
+  double sum = 0;
+  for (std::int64_t e = 0; e < args.options.routed(); ++e) {
+    const auto p = static_cast<double>(args.mean_probability[e]),
+               f = static_cast<double>(args.balance_load[e]);
+    sum += is_cv ? (f - args.even_share) * (2 * p - f - args.even_share) : p * f;
+  }
+  return static_cast<A>(args.balance_factor * sum);
 }
 
 }  // namespace
@@ -209,10 +225,11 @@ template <class A>
 template <class Backend, class A>
 void HeadRouterKernels<Backend, A>::forward(const RouterArgs<A>& args) {
   const std::int64_t experts = args.options.heads - args.options.num_shared;
-  const Scratch scratch(static_cast<std::size_t>(2 * experts) * sizeof(A));
+  const std::int64_t width = 2 * experts + 2;
+  const Scratch scratch(static_cast<std::size_t>(width) * sizeof(A));
   A* sums = scratch.as<A>();
   sum_over_chunks<A>(
-      args.tokens, token_grain(args.tokens), 2 * experts, sums,
+      args.tokens, token_grain(args.tokens), width, sums,
       [&](std::int64_t begin, std::int64_t end, A* partial) { forward_chunk(args, begin, end, partial); });
   if (!args.routed_logits) return;
   const A share = args.tokens > 0 ? A(1) / A(args.tokens) : A(0);
@@ -220,19 +237,8 @@ void HeadRouterKernels<Backend, A>::forward(const RouterArgs<A>& args) {
     args.mean_probability[e] = sums[e] * share;
     args.load[e] = sums[experts + e] * share;
   }
-}
-
-template <class Backend, class A>
-void HeadRouterKernels<Backend, A>::balance_loss(const RouterArgs<A>& args, A* balance) {
-  const std::int64_t experts = args.options.heads - args.options.num_shared;
-  const bool is_cv = args.options.balance_loss == BalanceLoss::kCv;
-  double sum = 0;
-  for (std::int64_t e = 0; e < experts; ++e) {
-    const auto p = static_cast<double>(args.mean_probability[e]),
-               f = static_cast<double>(args.balance_load[e]);
-    sum += is_cv ? (f - args.even_share) * (2 * p - f - args.even_share) : p * f;
-  }
-  *balance = static_cast<A>(args.balance_factor * sum);
+  for (std::int64_t i = 0; i < 2; ++i) args.statistics[i] = sums[2 * experts + i] * share;
+  *args.balance = balance_loss(args);
 }
 
 template <class Backend, class A>

@@ -6,6 +6,16 @@
 
 namespace moh {
 
+/// Columns of a matrix, the first element of their first row; its rows begin `stride` elements apart.
+template <class A>
+struct Columns {
+  A* data = nullptr;
+  std::int64_t stride = 0;
+
+  constexpr A* row(std::int64_t number) const { return data + number * stride; }
+  constexpr explicit operator bool() const { return data != nullptr; }
+};
+
 /// Sizes, inputs and outputs of route_heads for N = `tokens` tokens; A is float or double. Absent tensors are
 /// null.
 template <class A>
@@ -16,9 +26,9 @@ struct RouterArgs {
   double balance_slope = 0;             ///< the loss's derivative in P_i over f_i
   double even_share = 0;                ///< BalanceLoss::kCv: a head's share of its group, 1 / E
   const std::int32_t* order = nullptr;  ///< [H], the layer's head for each index of the router's order
-  const A* shared_logits = nullptr;     ///< [N, S]
-  const A* routed_logits = nullptr;     ///< [N, E]
-  const A* type_logits = nullptr;       ///< [N, 2]
+  Columns<const A> shared_logits;       ///< [N, S]
+  Columns<const A> routed_logits;       ///< [N, E]
+  Columns<const A> type_logits;         ///< [N, 2]
   A* shared_probabilities = nullptr;    ///< [N, S]
   A* probabilities = nullptr;           ///< [N, E]
   /// [N, E], the softmaxes whose mean is P: of each group by itself, and for BalanceLoss::kCv over selected
@@ -34,20 +44,18 @@ struct RouterArgs {
   A* mean_probability = nullptr;      ///< [E], P
   /// [E], f: the load, or mean_probability for BalanceLoss::kCv, or what either is of more tokens.
   const A* balance_load = nullptr;
+  A* balance = nullptr;     ///< scalar
+  A* statistics = nullptr;  ///< [2], Routing::statistics
   // Backward only; null if there is no gradient.
   const A* d_gates = nullptr;
   const A* d_balance = nullptr;  ///< scalar
-  A* d_shared_logits = nullptr;
-  A* d_routed_logits = nullptr;
-  A* d_type_logits = nullptr;
+  Columns<A> d_shared_logits, d_routed_logits, d_type_logits;
 };
 
 /// Kernels of route_heads.
 template <class Backend, class A>
 struct HeadRouterKernels {
   static void forward(const RouterArgs<A>& args);
-  /// *balance from args.balance_load and args.mean_probability.
-  static void balance_loss(const RouterArgs<A>& args, A* balance);
   static void backward(const RouterArgs<A>& args);
 };
 

@@ -4,6 +4,8 @@
 //
 // The router's arithmetic on a tile of kLanes tokens: a vector for each head, with a token in each lane.
 
+#include <limits>
+
 #include "core/scratch.h"
 #include "ops/cpu/columns.h"
 #include "ops/cpu/math.h"
@@ -41,14 +43,23 @@ class RouterTile {
   Vec<Bits>* keys() const { return reinterpret_cast<Vec<Bits>*>(array(9)); }      ///< [E]
   Vec<Bits>* ranks() const { return reinterpret_cast<Vec<Bits>*>(array(10)); }    ///< [E]
   Vec<Bits>* numbers() const { return reinterpret_cast<Vec<Bits>*>(array(11)); }  ///< [H]
-  Vec<A>* in_groups() const { return array(12); }  ///< [E] RouterArgs::group_probabilities
+  Vec<A>* in_groups() const { return array(12); }   ///< [E] RouterArgs::group_probabilities
+  Vec<A>* statistics() const { return array(13); }  ///< [2] sums of RouterArgs::statistics over tiles
 
-  /// The rows of this tile in an array [tokens, width], and back.
+  /// The rows of this tile in an array [tokens, width], or in these columns of a wider one, and back.
+  [[gnu::always_inline]] void load(const Columns<const A>& from, std::int64_t tokens, std::int64_t width,
+                                   Vec<A>* to) const {
+    const std::int64_t available = (tokens - first - 1) * from.stride + width;
+    load_columns<A>(from.row(first), from.stride, available, count, width, to, staging_);
+  }
   [[gnu::always_inline]] void load(const A* from, std::int64_t tokens, std::int64_t width, Vec<A>* to) const {
-    load_columns<A>(from + first * width, (tokens - first) * width, count, width, to, staging_);
+    load(Columns<const A>{from, width}, tokens, width, to);
+  }
+  [[gnu::always_inline]] void store(const Vec<A>* from, std::int64_t width, const Columns<A>& to) const {
+    store_columns<A>(from, count, width, to.row(first), to.stride, staging_);
   }
   [[gnu::always_inline]] void store(const Vec<A>* from, std::int64_t width, A* to) const {
-    store_columns<A>(from, count, width, to + first * width, staging_);
+    store(from, width, Columns<A>{to, width});
   }
   template <class To>
   [[gnu::always_inline]] void store_numbers(std::int64_t width, To* to) const {
@@ -60,7 +71,7 @@ class RouterTile {
   }
 
  private:
-  static constexpr std::int64_t kArrays = 13;
+  static constexpr std::int64_t kArrays = 14;
 
   Vec<A>* array(std::int64_t number) const { return scratch_.as<Vec<A>>() + number * width_; }
 
@@ -117,6 +128,26 @@ template <class A>
       tile.numbers()[g * k + r] = number;
     }
   }
+}
+
+/// z_k - z_r of the last kept logit and the first refused one, the mean over the groups, once choose() has
+/// ranked tile.routed(). 0 where none is refused, or none that is finite.
+template <class A>
+[[gnu::always_inline]] inline Vec<A> margin(const RouterTile<A>& tile, const RouterOptions& o) {
+  using Bits = BitsOf<A>;
+  const std::int64_t size = o.group_routed();
+  const auto k = static_cast<Bits>(o.group_top_k());
+  const Vec<A> none = splat(-std::numeric_limits<A>::infinity());
+  Vec<A> sum{};
+  for (std::int64_t begin = 0; begin < o.routed(); begin += size) {
+    Vec<A> kept = none, refused = none;
+    for (std::int64_t e = begin; e < begin + size; ++e) {
+      kept = tile.ranks()[e] == k - 1 ? tile.routed()[e] : kept;
+      refused = tile.ranks()[e] == k ? tile.routed()[e] : refused;
+    }
+    sum += refused > none ? kept - refused : Vec<A>{};
+  }
+  return sum * (A(1) / A(o.groups));
 }
 
 /// tile.times() of a choice that was made before, [tokens, k].

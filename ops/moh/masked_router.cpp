@@ -92,20 +92,22 @@ MaskedRouting route_masked_heads(const Variable& shared_logits, const Variable& 
               empty({2}, DType::kFloat64, device)};
   const Tensor gates = empty({tokens, heads}, dtype, device), balance = empty({}, dtype, device),
                selected = empty({tokens, heads}, DType::kUInt8, device),
-               heads_each = empty({}, dtype, device);
+               heads_each = empty({}, dtype, device),
+               routed_weight = type_logits.defined() ? empty({1}, dtype, device) : Tensor();
   run_masked_router(saved.masks, [&]<class Backend, class A>() {
     MaskedRouterArgs<A> args = args_of<A>(saved);
     args.gates = gates.data<A>();
     args.selected = selected.data<std::uint8_t>();
     args.balance = balance.data<A>();
     args.heads_each = heads_each.data<A>();
+    if (routed_weight.defined()) args.routed_weight = routed_weight.data<A>();
     MaskedRouterKernels<Backend, A>::count(args, kept_share, balance_loss);
     MaskedRouterKernels<Backend, A>::forward(args);
   });
   const std::vector<Variable> outputs = record_outputs(
       "route_masked_heads", {gates, balance}, {shared_logits, routed_logits, type_logits, masks},
       [saved](std::span<const Tensor> dys) { return masked_backward(saved, dys); });
-  return {outputs[0], outputs[1], selected, saved.load, heads_each, saved.counts.select(0)};
+  return {outputs[0], outputs[1], selected, saved.load, heads_each, saved.counts.select(0), routed_weight};
 }
 
 }  // namespace moh

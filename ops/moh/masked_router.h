@@ -7,12 +7,13 @@ namespace moh {
 
 /// The result of route_masked_heads for N tokens; in the dtype of the logits.
 struct MaskedRouting {
-  Variable gates;     ///< [N, H], 0 for heads that are not selected
-  Variable balance;   ///< load-balance loss, a scalar
-  Tensor selected;    ///< [N, H] uint8, 1 where a head is shared in part or kept
-  Tensor load;        ///< [H] share of the tokens that keep each head as a routed one
-  Tensor heads_each;  ///< a scalar: selected heads of a token, on average
-  Tensor top_k;       ///< K, a scalar of float64
+  Variable gates;        ///< [N, H], 0 for heads that are not selected
+  Variable balance;      ///< load-balance loss, a scalar
+  Tensor selected;       ///< [N, H] uint8, 1 where a head is shared in part or kept
+  Tensor load;           ///< [H] share of the tokens that keep each head as a routed one
+  Tensor heads_each;     ///< a scalar: selected heads of a token, on average
+  Tensor top_k;          ///< K, a scalar of float64
+  Tensor routed_weight;  ///< [1], the mean of the second of softmax(type_logits); undefined without these
 };
 
 /// Two-stage routing (route_heads with GateScaling::kCode) while it is being learned which heads are shared:

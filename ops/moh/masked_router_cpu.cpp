@@ -141,8 +141,9 @@ void MaskedRouterKernels<Backend, A>::count(const MaskedRouterArgs<A>& args, dou
 template <class Backend, class A>
 void MaskedRouterKernels<Backend, A>::forward(const MaskedRouterArgs<A>& args) {
   const std::int64_t heads = args.heads;
-  const Scratch scratch(static_cast<std::size_t>(3 * heads) * sizeof(A));
-  A *log_routed = scratch.as<A>(), *sums = log_routed + heads;  // sums: of probabilities, of kept heads
+  const Scratch scratch(static_cast<std::size_t>(3 * heads + 1) * sizeof(A));
+  // Sums of probabilities, of kept heads, of the weights of routed heads.
+  A *log_routed = scratch.as<A>(), *sums = log_routed + heads;
   for (std::int64_t h = 0; h < heads; ++h) log_routed[h] = std::log(A(1) - args.masks[h]);
   const auto chunk = [&](std::int64_t begin, std::int64_t end, A* partial) {
     SharesScratch<A> own(heads);
@@ -158,9 +159,10 @@ void MaskedRouterKernels<Backend, A>::forward(const MaskedRouterArgs<A>& args) {
         partial[h] += token.routed[h];
         partial[heads + h] += kept ? A(1) : A(0);
       }
+      partial[2 * heads] += token.type[1] / 2;
     }
   };
-  sum_over_chunks<A>(args.tokens, token_grain(args.tokens), 2 * heads, sums, chunk);
+  sum_over_chunks<A>(args.tokens, token_grain(args.tokens), 2 * heads + 1, sums, chunk);
   const A share = args.tokens > 0 ? A(1) / A(args.tokens) : A(0);
   double balance = 0, heads_each = 0;
   for (std::int64_t h = 0; h < heads; ++h) {
@@ -170,6 +172,7 @@ void MaskedRouterKernels<Backend, A>::forward(const MaskedRouterArgs<A>& args) {
   }
   *args.balance = static_cast<A>(args.counts[1] * balance);
   *args.heads_each = static_cast<A>(heads_each);
+  if (args.routed_weight != nullptr) *args.routed_weight = sums[2 * heads] * share;
 }
 
 template <class Backend, class A>

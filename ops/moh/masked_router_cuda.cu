@@ -125,8 +125,21 @@ struct ValueOf {
   MOH_DEVICE float operator()(std::int64_t t, std::int64_t h) const { return values[t * heads + h]; }
 };
 
-/// The balance loss from the mean probabilities, and the heads that a token selects on average. One warp.
-MOH_KERNEL(device::kWarp) void masked_balance_loss_kernel(Args args, const float* mean_probability) {
+/// The mean of MaskedRouting::routed_weight. Must be called by all threads of a block.
+MOH_DEVICE void routed_weight_in_block(const Args& args) {
+  float sum = 0;
+  for (std::int64_t t = device::thread_x(); t < args.tokens; t += kThreads)
+    sum += 1 / (1 + expf(args.type_logits[2 * t] - args.type_logits[2 * t + 1]));
+  sum = reduce_block(sum, Sum{}, device::shared_memory<float>());
+  if (device::thread_x() == 0)
+    *args.routed_weight = args.tokens > 0 ? sum / static_cast<float>(args.tokens) : 0;
+}
+
+/// The balance loss from the mean probabilities, the heads that a token selects on average, and the weight of
+/// those that are routed. One block.
+MOH_KERNEL(kThreads) void masked_balance_loss_kernel(Args args, const float* mean_probability) {
+  if (args.routed_weight != nullptr) routed_weight_in_block(args);
+  if (device::thread_x() >= device::kWarp) return;
   const float sum =
       sum_on_lanes(args.heads, [&](std::int64_t h) { return mean_probability[h] * args.balance_load[h]; });
   const float selected =
@@ -199,8 +212,8 @@ void MaskedRouterKernels<Backend, A>::forward(const MaskedRouterArgs<A>& args) {
   column_means("masked_mean_probability_and_load", ValueOf<float>{routed.as<float>(), args.heads},
                ValueOf<std::uint8_t>{args.kept, args.heads}, {args.tokens, args.heads}, mean.as<float>(),
                args.load);
-  cuda::launch("masked_balance_loss", masked_balance_loss_kernel, {.threads = device::kWarp}, args,
-               mean.as<float>());
+  cuda::launch("masked_balance_loss", masked_balance_loss_kernel,
+               {.threads = kThreads, .shared_bytes = kWarps * sizeof(float)}, args, mean.as<float>());
 }
 
 template <class Backend, class A>

@@ -24,6 +24,7 @@ struct MaskedRouterArgs {
   const A* balance_load = nullptr;   ///< [H], f: the load, or that of more tokens
   A* balance = nullptr;              ///< scalar
   A* heads_each = nullptr;           ///< scalar: selected heads of a token, on average
+  A* routed_weight = nullptr;        ///< [1], MaskedRouting::routed_weight
   // Backward only; null if there is no gradient.
   const A* d_gates = nullptr;
   const A* d_balance = nullptr;

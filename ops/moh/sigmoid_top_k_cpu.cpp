@@ -32,14 +32,15 @@ class GroupTile {
     Vec<A>* columns = scratch_.template as<Vec<A>>();
     Vec<Bits>*keys = reinterpret_cast<Vec<Bits>*>(columns + width_), *ranks = keys + width_;
     const std::int64_t experts = groups.experts, at = first * experts;
-    load_columns<A>(logits + at, (groups.count - first) * experts, count, experts, columns, staging_);
+    load_columns<A>(logits + at, experts, (groups.count - first) * experts, count, experts, columns,
+                    staging_);
     rank_columns<A>(columns, experts, keys, ranks);
     for (std::int64_t e = 0; e < experts; ++e) {
       const Vec<Bits> is_selected = ranks[e] < static_cast<Bits>(groups.kept);  // -1 where true
       columns[e] = is_selected ? sigmoid_of(columns[e]).value : Vec<A>{};
       ranks[e] = -is_selected;
     }
-    store_columns<A>(columns, count, experts, gates + at, staging_);
+    store_columns<A>(columns, count, experts, gates + at, experts, staging_);
     store_integers<A>(ranks, count, experts, selected + at, staging_);
   }
 

@@ -135,7 +135,7 @@ class Hour(BundleCase):
     def check_kernels(self):
         self.assertEqual([r["config"].split("/")[-1] for r in self.records("kernels")], ["llm_b.yaml", "moh_llm_b_50.yaml"])
         text = (self.bundle / "gpu.md").read_text()
-        for words in ("moh_llm_b_50 beside llm_b, by kernel", "| write_list_rows | 0 | 0.000 | ",
+        for words in ("moh_llm_b_50 beside llm_b, by kernel", "| head_lists | 0 | 0.000 | ",
                       "llm_b, matrix multiplications, first proposal and best"):
             self.assertIn(words, text)
         self.assertRegex(text, r"\| attention\w* \| attention_packed \| (forward|backward) \| 1 \|")

@@ -12,6 +12,8 @@
 #include "models/layers/head_routing.h"
 #include "models/llm/llama_config.h"
 #include "ops/attention/attention.h"
+#include "ops/elementwise/scale.h"
+#include "ops/linalg/linear.h"
 #include "tests/cuda_sim/device_memory.h"
 #include "tests/ops/device_ways.h"
 
@@ -20,7 +22,7 @@ using namespace moh::test;
 
 namespace {
 
-/// "attention_forward", or "zero_heads 2" for a kernel that is launched twice; by name.
+/// "attention_forward", or "scatter_heads 2" for a kernel that is launched twice; by name.
 using Launches = std::vector<std::string>;
 
 struct Passes {
@@ -93,23 +95,45 @@ TEST_CASE("sim: kernels of dense attention of LLaMA3-8B's heads") {
 TEST_CASE("sim: kernels of MoH-LLaMA3-8B's attention by lists") {
   for (const std::int64_t tokens : kLengths) {
     const Passes found = passes_of(routings::kHeads, tokens);
-    CHECK(found.forward == Launches{"attention_forward", "attention_tiles", "balance_loss", "count_list_rows",
-                                    "mean_probability_and_load", "query_norm", "route_heads", "sum_parts",
-                                    "write_list_rows", "zero_heads"});
+    CHECK(found.forward == Launches{"attention_forward", "attention_tiles", "head_lists", "query_norm",
+                                    "route_heads", "route_heads_means"});
     CHECK(found.backward == Launches{"add", "attention_backward_keys", "attention_backward_rows",
-                                     "attention_tiles", "query_norm_gradient", "route_heads_gradient",
-                                     "zero_heads"});
+                                     "attention_tiles", "query_norm_gradient", "route_heads_gradient"});
   }
 }
 
 TEST_CASE("sim: kernels of MoH-LLaMA3-8B's attention within KV groups") {
   for (const std::int64_t tokens : kLengths) {
     const Passes found = passes_of(routings::kWithinGroups, tokens);
-    CHECK(found.forward == Launches{"attention_forward", "attention_tiles", "balance_loss", "gather_heads",
-                                    "head_slots", "mean_probability_and_load", "query_norm", "route_heads",
-                                    "scatter_heads", "sum_parts"});
+    CHECK(found.forward == Launches{"attention_forward", "attention_tiles", "gather_heads", "head_slots",
+                                    "query_norm", "route_heads", "route_heads_means", "scatter_heads"});
     CHECK(found.backward == Launches{"add", "attention_backward_keys", "attention_backward_rows",
                                      "attention_tiles", "query_norm_gradient", "route_heads_gradient",
                                      "scatter_heads", "scatter_heads_gradient"});
+  }
+}
+
+TEST_CASE("sim: linear layers of one input add up its gradient in their products") {
+  const Device gpu = open_gpu();
+  const auto run = [](Device device) {
+    const auto parameter = [&](const Shape& shape, std::uint64_t stream) {
+      Variable x(empty(shape, DType::kBFloat16, device), true);
+      fill_normal(x.value(), {7, stream}, 0.0, 1.0);
+      return x;
+    };
+    const Variable leaf = parameter({64, 32}, 1), w = parameter({16, 32}, 2), logits = parameter({8, 32}, 3);
+    const Variable x = scale(leaf, 1);
+    const Variable of_logits = packed_linear(x, {logits}, {}, DType::kFloat32), y = packed_linear(x, {w});
+    const std::vector<Tensor> seeds = {full({64, 8}, 0.5, DType::kFloat32, device),
+                                       full({64, 16}, 0.25, DType::kBFloat16, device)};
+    backward(std::vector{of_logits, y}, seeds);
+    return std::vector<Tensor>{leaf.grad().to(kCpu), w.grad().to(kCpu), logits.grad().to(kCpu)};
+  };
+  std::vector<Tensor> found;
+  CHECK(launches_of([&] { found = run(gpu); }) == Launches{"fill 2", "scale 2"});
+  const std::vector<Tensor> expected = run(kCpu);
+  for (std::size_t i = 0; i < found.size(); ++i) {
+    for (std::int64_t j = 0; j < found[i].numel(); ++j)
+      CHECK(found[i].data<float>()[j] == Approx(expected[i].data<float>()[j]).epsilon(0.01).margin(0.02));
   }
 }

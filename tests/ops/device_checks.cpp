@@ -22,7 +22,6 @@
 #include "ops/linalg/linear_kernels.h"
 #include "ops/loss/top1.h"
 #include "ops/moh/balance_bias.h"
-#include "ops/moh/router_statistics.h"
 #include "ops/optim/adamw.h"
 #include "ops/optim/clip_grad_norm.h"
 #include "ops/optim/device_adamw.h"
@@ -361,16 +360,30 @@ void check_balance_bias_on_device() {
 void check_router_statistics_on_device() {
   const Device gpu = open_gpu();
   in_each_way([&](const std::string& way) {
-    for (const RouterStatisticsSizes& sizes : kRouterStatisticsSizes) {
-      INFO(way << ", " << sizes.tokens << " tokens, " << sizes.kept << " of " << sizes.heads << " heads, "
-               << sizes.groups << " groups");
-      const RouterStatisticsCase c = router_statistics_case(sizes, DType::kFloat32);
-      const Tensor found =
-          router_statistics(c.routed.to(gpu), c.types.to(gpu), c.top.to(gpu), sizes.groups).to(kCpu);
-      CHECK(found.data<float>()[0] == Approx(c.weight).epsilon(1e-5));
-      CHECK(found.data<float>()[1] == Approx(c.margin).epsilon(1e-5));
-    }
+    INFO(way);
+    for (const RouterStatisticsSizes& sizes : kRouterStatisticsSizes)
+      check_router_statistics(sizes, DType::kFloat32, gpu);
   });
+}
+
+/// Checks the rows up to the last offset: a GPU's tensor may be longer.
+void check_same_lists(const HeadLists& found, const HeadLists& expected) {
+  const Tensor offsets = found.offsets.to(kCpu), rows = found.rows.to(kCpu);
+  CHECK(same_elements<std::int64_t>(offsets, expected.offsets, offsets.numel()));
+  REQUIRE(rows.numel() >= expected.num_rows());
+  CHECK(same_elements<std::int32_t>(rows, expected.rows, expected.num_rows()));
+}
+
+/// A selection of half of the heads of each token, rounded up, others for each, of any nonzero bytes.
+Tensor selection_of_each(const Shape& shape) {
+  Tensor selected = full(shape, 0, DType::kUInt8);
+  const std::int64_t heads = shape[2];
+  for (std::int64_t t = 0; t < shape[0] * shape[1]; ++t) {
+    for (std::int64_t i = 0; i < (heads + 1) / 2; ++i)
+      selected.data<std::uint8_t>()[t * heads + (t * 7 + 2 * i + (2 * i >= heads)) % heads] =
+          static_cast<std::uint8_t>(1 + (t * 37 + i * 91) % 255);
+  }
+  return selected;
 }
 
 void check_head_lists_on_device() {
@@ -382,11 +395,11 @@ void check_head_lists_on_device() {
         INFO(way << ", " << to_string(shape) << ", " << kv_heads << " KV heads");
         const Tensor selected = selection(shape);
         const HeadLists expected = build_head_lists(selected, kv_heads);
-        const HeadLists found = build_head_lists(selected.to(gpu), kv_heads);
-        const Tensor offsets = found.offsets.to(kCpu), rows = found.rows.to(kCpu);
-        CHECK(same_elements<std::int64_t>(offsets, expected.offsets, offsets.numel()));
-        REQUIRE(rows.numel() >= expected.num_rows());
-        CHECK(same_elements<std::int32_t>(rows, expected.rows, expected.num_rows()));
+        check_same_lists(build_head_lists(selected.to(gpu), kv_heads), expected);
+        const Tensor as_many = selection_of_each(shape);
+        check_same_lists(
+            build_head_lists(as_many.to(gpu), kv_heads, HeadsPerToken((shape[2] + 1) / 2, /*is_exact=*/true)),
+            build_head_lists(as_many, kv_heads));
       }
     }
   });
@@ -396,6 +409,12 @@ void check_head_lists_on_device() {
   CHECK_THROWS_WITH(cuda::synchronize(),
                     Catch::Contains("build_head_lists: selected: expected at most 8 pairs, found 12"));
   CHECK(cut.offsets.to(kCpu).data<std::int64_t>()[3] == 8);
+  const Tensor other = full({2, 4, 3}, 1, DType::kUInt8);
+  other.data<std::uint8_t>()[1] = 0;
+  const HeadLists wrong = build_head_lists(other.to(gpu), 3, HeadsPerToken(3, /*is_exact=*/true));
+  CHECK_THROWS_WITH(
+      cuda::synchronize(),
+      Catch::Contains("build_head_lists: selected: expected 12 pairs in each sequence, found 11"));
 }
 
 void check_bias_kernels_on_device() {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <catch2/catch.hpp>
 #include <cmath>
 #include <cstdint>
 #include <numeric>
@@ -9,11 +10,13 @@
 
 #include "core/random.h"
 #include "core/tensor.h"
+#include "ops/moh/head_router.h"
 #include "tests/ops/op_cases.h"
+#include "tests/support/same_bits.h"
 
 namespace moh::test {
 
-/// Logits of a router, its selection, and what router_statistics says of them.
+/// Logits of a router, its selection, and the statistics of these (Routing::statistics).
 struct RouterStatisticsCase {
   Tensor routed, types, top;
   double weight = 0, margin = 0;
@@ -57,6 +60,38 @@ inline RouterStatisticsCase router_statistics_case(const RouterStatisticsSizes& 
     result.weight += share * std::exp(t[1]) / (std::exp(t[0]) + std::exp(t[1]));
   }
   return result;
+}
+
+/// Checks the routing of the case on a device, with logits in three tensors and in one.
+inline void check_router_statistics(const RouterStatisticsSizes& sizes, DType dtype, Device device) {
+  INFO(sizes.tokens << " tokens, " << sizes.kept << " of " << sizes.heads << " heads, " << sizes.groups
+                    << " groups");
+  const RouterStatisticsCase c = router_statistics_case(sizes, dtype);
+  RouterOptions options{.heads = sizes.heads + 1, .num_shared = 1, .top_k = sizes.kept};
+  options.groups = sizes.groups;
+  const Variable routed(c.routed.to(device)), types(c.types.to(device));
+  const Tensor both = empty({sizes.tokens, sizes.heads + 2}, dtype);
+  for (std::int64_t n = 0; n < sizes.tokens; ++n) {
+    both.slice(n, n + 1).reshape({sizes.heads + 2}).slice(0, sizes.heads).copy_from(c.routed.select(n));
+    both.slice(n, n + 1)
+        .reshape({sizes.heads + 2})
+        .slice(sizes.heads, sizes.heads + 2)
+        .copy_from(c.types.select(n));
+  }
+  for (const Routing& found : {route_heads({}, routed, types, sizes.tokens, options),
+                               route_heads_packed(Variable(both.to(device)), options)}) {
+    CHECK(same_bits(found.top.to(kCpu), c.top));
+    const Tensor statistics = found.statistics.to(kCpu).to(DType::kFloat64);
+    CHECK(statistics.data<double>()[0] == Approx(c.weight).epsilon(1e-5));
+    CHECK(statistics.data<double>()[1] == Approx(c.margin).epsilon(1e-5));
+  }
+  const Routing untyped =
+      route_heads({}, routed, {}, sizes.tokens,
+                  {.heads = sizes.heads, .num_shared = 0, .top_k = sizes.kept, .groups = sizes.groups});
+  CHECK(untyped.statistics.slice(0, 1).to(kCpu).item() == 0);
+  const Routing given =
+      route_heads({}, routed, types, sizes.tokens, options, {}, c.top.to(device));  // not the logits' choice
+  CHECK(given.statistics.slice(1, 2).to(kCpu).item() == 0);
 }
 
 }  // namespace moh::test

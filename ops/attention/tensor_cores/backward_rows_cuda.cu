@@ -163,15 +163,18 @@ void TensorCoreAttention::backward(const AttentionBackward<bfloat16>& args, std:
 
 void TensorCoreAttention::backward_rows(const AttentionBackward<bfloat16>& args, std::int64_t num_rows,
                                         float* deltas) {
-  if (num_rows == 0) return;
+  const AttentionShape& shape = args.shape;
+  if (shape.batch * shape.queries == 0) return;
+  const auto zeros = args.lists.rows == nullptr ? tensor_cores::PassZeros{}
+                                                : tensor_cores::PassZeros::of(args.dq, shape, args.dgates);
   tensor_cores::visit_head_width(args.shape.head_dim, [&](auto width) {
     using namespace tensor_cores;
     constexpr PassKernels kNames{.tiles_kernel = "attention_backward_rows",
                                  .lists_kernel = "attention_backward_rows_short"};
     if (args.shape.dropout.drops())
-      return launch_tiles<RowsOfTiles<width.value, true>>(kNames, {args, deltas}, num_rows);
+      return launch_tiles<RowsOfTiles<width.value, true>>(kNames, {args, deltas}, num_rows, zeros);
     launch_pass<RowsOfTiles<width.value, false>, RowsOfNarrowTiles<width.value>, RowsOfLists<width.value>>(
-        kNames, {args, deltas}, num_rows);
+        kNames, {args, deltas}, num_rows, zeros);
   });
 }
 

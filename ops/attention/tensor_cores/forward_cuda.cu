@@ -24,15 +24,17 @@ bool TensorCoreAttention::takes(std::int64_t head_dim) {
 }
 
 void TensorCoreAttention::forward(const AttentionForward<bfloat16>& args, std::int64_t num_rows) {
-  if (num_rows == 0) return;
+  if (args.shape.batch * args.shape.queries == 0) return;
+  const auto zeros = args.lists.rows == nullptr ? tensor_cores::PassZeros{}
+                                                : tensor_cores::PassZeros::of(args.out, args.shape, nullptr);
   tensor_cores::visit_head_width(args.shape.head_dim, [&](auto width) {
     using namespace tensor_cores;
     constexpr PassKernels kNames{.tiles_kernel = "attention_forward",
                                  .lists_kernel = "attention_forward_short"};
     if (args.shape.dropout.drops())
-      return launch_tiles<ForwardOfTiles<width.value, true>>(kNames, args, num_rows);
+      return launch_tiles<ForwardOfTiles<width.value, true>>(kNames, args, num_rows, zeros);
     launch_pass<ForwardOfTiles<width.value, false>, ForwardOfNarrowTiles<width.value>,
-                ForwardOfLists<width.value>>(kNames, args, num_rows);
+                ForwardOfLists<width.value>>(kNames, args, num_rows, zeros);
   });
 }
 

@@ -168,10 +168,14 @@ struct PassKernels {
   const char *tiles_kernel, *lists_kernel;
 };
 
+/// What a pass does besides: zeros for all heads, of the dense kernel none.
+using PassZeros = HeadZeros<bfloat16>;
+
 /// Runs a pass over tiles, of any number of keys.
 template <class Warp>
-void launch_tiles(const PassKernels& names, const typename Warp::Args& args, std::int64_t num_rows) {
-  const Tiles tiles(args.shape, args.lists, num_rows, PassMemory<Warp>::kRows);
+void launch_tiles(const PassKernels& names, const typename Warp::Args& args, std::int64_t num_rows,
+                  const PassZeros& zeros) {
+  const Tiles tiles(args.shape, args.lists, num_rows, PassMemory<Warp>::kRows, zeros);
   cuda::launch(names.tiles_kernel, pass_over_tiles_kernel<Warp>,
                {.blocks_x = tiles.most(), .threads = kThreads, .shared_bytes = sizeof(PassMemory<Warp>)},
                args, tiles.tiles(), tiles.count());
@@ -180,17 +184,19 @@ void launch_tiles(const PassKernels& names, const typename Warp::Args& args, std
 /// launch_tiles(), with fewer keys per step on a GPU where that lets two blocks share a multiprocessor and
 /// more keys do not.
 template <class Warp, class NarrowWarp>
-void launch_tiles_in_pairs(const PassKernels& names, const typename Warp::Args& args, std::int64_t num_rows) {
+void launch_tiles_in_pairs(const PassKernels& names, const typename Warp::Args& args, std::int64_t num_rows,
+                           const PassZeros& zeros) {
   constexpr std::size_t kBytes = sizeof(PassMemory<Warp>);
   if constexpr (kPairsIfShort<kBytes, sizeof(PassMemory<NarrowWarp>)>) {
-    if (lacks_room_for_two(kBytes)) return launch_tiles<NarrowWarp>(names, args, num_rows);
+    if (lacks_room_for_two(kBytes)) return launch_tiles<NarrowWarp>(names, args, num_rows, zeros);
   }
-  launch_tiles<Warp>(names, args, num_rows);
+  launch_tiles<Warp>(names, args, num_rows, zeros);
 }
 
 /// Runs a pass: over lists if all keys of one fit in a block's shared memory, else over tiles.
 template <class TileWarp, class NarrowTileWarp, class ListWarp>
-void launch_pass(const PassKernels& names, const typename TileWarp::Args& args, std::int64_t num_rows) {
+void launch_pass(const PassKernels& names, const typename TileWarp::Args& args, std::int64_t num_rows,
+                 const PassZeros& zeros) {
   constexpr std::int64_t kRowsPerBlock = 256;
   const AttentionShape& s = args.shape;
   const std::int64_t longest = s.queries * (s.heads / s.kv_heads);
@@ -201,6 +207,7 @@ void launch_pass(const PassKernels& names, const typename TileWarp::Args& args, 
   memory.warps = static_cast<int>(std::min<std::int64_t>((longest + 15) / 16, kMostListWarps));
   const std::size_t most_bytes = std::min(kMostListBytes, cuda::limits().shared_bytes_per_block);
   if (s.keys <= kMostListKeys && memory.bytes() <= most_bytes) {
+    if (zeros.count > 0) cuda::launch_each("zero_heads", zeros.count, zeros);
     cuda::launch(names.lists_kernel, pass_over_lists_kernel<ListWarp>,
                  {.blocks_x = s.batch * s.kv_heads,
                   .blocks_y = (longest + kRowsPerBlock - 1) / kRowsPerBlock,
@@ -209,7 +216,7 @@ void launch_pass(const PassKernels& names, const typename TileWarp::Args& args, 
                  args, memory);
     return;
   }
-  launch_tiles_in_pairs<TileWarp, NarrowTileWarp>(names, args, num_rows);
+  launch_tiles_in_pairs<TileWarp, NarrowTileWarp>(names, args, num_rows, zeros);
 }
 
 }  // namespace moh::tensor_cores

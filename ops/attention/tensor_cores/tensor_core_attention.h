@@ -15,15 +15,16 @@ struct TensorCoreAttention {
   /// Whether there are kernels for heads of this width.
   static bool takes(std::int64_t head_dim);
 
-  /// Computes the rows of the lists; other pairs are not written. args.lse may be null.
+  /// Computes the rows of the lists, and zeros for other pairs. args.lse may be null.
   static void forward(const AttentionForward<bfloat16>& args, std::int64_t num_rows);
 
   /// forward() for few queries and many keys, as in generation: many blocks share the keys of a list, and
-  /// those of lists without rows are not read.
+  /// those of lists without rows are not read. Other pairs are not written.
   static void decode(const AttentionForward<bfloat16>& args, std::int64_t num_rows);
 
-  /// dq and dgates of the rows of the lists; dk and dv of all keys. The gradient of a gate is computed from
-  /// the scores, so that a gate may be zero. args.out is read; num_groups and dq_partials are not used.
+  /// dq and dgates of the rows of the lists, zeros for other pairs; dk and dv of all keys. The gradient of a
+  /// gate is computed from the scores, so that a gate may be zero. args.out is read; num_groups and
+  /// dq_partials are not used.
   static void backward(const AttentionBackward<bfloat16>& args, std::int64_t num_rows);
 
   /// The two kernels of backward: backward_rows stores delta = <dout, out> per row for backward_keys.

@@ -2,7 +2,7 @@
 
 #include <cstdint>
 
-#include "ops/attention/attention_kernels.h"
+#include "ops/attention/zero_heads_cuda.h"
 #include "ops/cuda/scratch.h"
 
 namespace moh::tensor_cores {
@@ -18,9 +18,9 @@ struct Tile {
 /// depend on it.
 class Tiles {
  public:
-  /// `num_rows` is at least the number of rows of all lists.
-  Tiles(const AttentionShape& shape, const RowLists& lists, std::int64_t num_rows,
-        std::int32_t rows_per_tile);
+  /// `num_rows` is at least the number of rows of all lists. Further blocks of the launch write `zeros`.
+  Tiles(const AttentionShape& shape, const RowLists& lists, std::int64_t num_rows, std::int32_t rows_per_tile,
+        const HeadZeros<bfloat16>& zeros);
 
   std::int64_t most() const { return most_; }
   const Tile* tiles() const { return tiles_.as<Tile>(); }

@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "ops/attention/list_walk.h"
 #include "ops/attention/tensor_cores/tiles.h"
 #include "ops/cuda/reduce.h"
@@ -10,6 +12,8 @@ namespace {
 constexpr int kBlock = 256, kBlockWarps = kBlock / device::kWarp;
 /// Number of bins that tiles are sorted into by length.
 constexpr std::int32_t kLengths = 512;
+/// Most blocks of a multiprocessor that write zeros.
+constexpr int kZeroBlocks = 16;
 /// Bytes of the keys and values of lists whose tiles are sorted together: they stay in L2 (50 MiB on an
 /// H100).
 constexpr std::int64_t kCacheBytes = std::int64_t{32} << 20;
@@ -18,7 +22,7 @@ struct TileArgs {
   AttentionShape shape;
   RowLists lists;
   std::int32_t rows_per_tile;
-  std::int64_t lists_per_block;
+  std::int64_t lists_per_block, blocks;
   Tile* tiles;
   std::int32_t* count;
 
@@ -63,8 +67,14 @@ MOH_DEVICE std::int32_t sum_up(std::int32_t* starts, std::int32_t first) {
 }
 
 /// Writes the tiles of the block's lists, sorted by length, after those of earlier lists. One block per
-/// lists_per_block lists.
-MOH_KERNEL(kBlock) void attention_tiles_kernel(TileArgs args) {
+/// lists_per_block lists; those after them write the zeros.
+MOH_KERNEL(kBlock) void attention_tiles_kernel(TileArgs args, HeadZeros<bfloat16> zeros) {
+  if (device::block_x() >= args.blocks) {
+    const std::int64_t step = (device::blocks_x() - args.blocks) * kBlock;
+    std::int64_t i = (device::block_x() - args.blocks) * kBlock + device::thread_x();
+    for (; i < zeros.count; i += step) zeros(i);
+    return;
+  }
   auto* const starts = device::shared_memory<std::int32_t>();
   auto* const space = starts + kLengths;
   const std::int64_t num_lists = args.shape.batch * args.shape.kv_heads;
@@ -88,20 +98,24 @@ MOH_KERNEL(kBlock) void attention_tiles_kernel(TileArgs args) {
 }  // namespace
 
 Tiles::Tiles(const AttentionShape& shape, const RowLists& lists, std::int64_t num_rows,
-             std::int32_t rows_per_tile)
+             std::int32_t rows_per_tile, const HeadZeros<bfloat16>& zeros)
     : most_(num_rows / rows_per_tile + shape.batch * shape.kv_heads),
       tiles_(static_cast<std::size_t>(most_) * sizeof(Tile)),
       count_(sizeof(std::int32_t)) {
   const std::int64_t list_bytes =
       2 * shape.keys * shape.head_dim * static_cast<std::int64_t>(sizeof(bfloat16));
   const std::int64_t num_lists = shape.batch * shape.kv_heads,
-                     lists_per_block = clamp(kCacheBytes / list_bytes, 1, num_lists);
-  cuda::launch(
-      "attention_tiles", attention_tiles_kernel,
-      {.blocks_x = (num_lists + lists_per_block - 1) / lists_per_block,
-       .threads = kBlock,
-       .shared_bytes = (kLengths + kBlockWarps) * sizeof(std::int32_t)},
-      TileArgs{shape, lists, rows_per_tile, lists_per_block, tiles_.as<Tile>(), count_.as<std::int32_t>()});
+                     lists_per_block = clamp(kCacheBytes / list_bytes, 1, num_lists),
+                     blocks = (num_lists + lists_per_block - 1) / lists_per_block,
+                     zero_blocks = std::min((zeros.count + kBlock - 1) / kBlock,
+                                            std::int64_t{kZeroBlocks} * cuda::limits().multiprocessors);
+  cuda::launch("attention_tiles", attention_tiles_kernel,
+               {.blocks_x = blocks + zero_blocks,
+                .threads = kBlock,
+                .shared_bytes = (kLengths + kBlockWarps) * sizeof(std::int32_t)},
+               TileArgs{shape, lists, rows_per_tile, lists_per_block, blocks, tiles_.as<Tile>(),
+                        count_.as<std::int32_t>()},
+               zeros);
 }
 
 }  // namespace moh::tensor_cores

@@ -8,6 +8,7 @@
 #include "core/cpu_isa.h"
 #include "core/error.h"
 #include "tests/ops/op_cases.h"
+#include "tests/ops/router_statistics_case.h"
 
 using namespace moh;
 using namespace moh::test;
@@ -143,6 +144,35 @@ Tensor placed(const Tensor& x, const Heads& order) {
   return y;
 }
 
+/// The logits of logits_for() as route_heads_packed() takes them.
+Tensor beside(const std::vector<Tensor>& logits) {
+  std::vector<double> values;
+  for (std::int64_t t = 0; t < kTokens; ++t) {
+    for (const Tensor& part : {logits[1], logits[2], logits[0]}) {
+      if (!part.defined()) continue;
+      const std::span<const double> row = part.slice(t, t + 1).span<double>();
+      values.insert(values.end(), row.begin(), row.end());
+    }
+  }
+  return tensor_of<double>({kTokens, static_cast<std::int64_t>(values.size()) / kTokens}, values);
+}
+
+/// The logits that lie beside each other, as logits_for() has them.
+std::vector<Tensor> apart(const Tensor& packed, const RouterOptions& o) {
+  const RouterWidths widths = router_widths(o);
+  std::int64_t begin = 0;
+  const auto take = [&](std::int64_t width) {
+    if (width == 0) return Tensor();
+    Tensor part = empty({kTokens, width}, DType::kFloat64);
+    for (std::int64_t i = 0; i < part.numel(); ++i)
+      part.data<double>()[i] = packed.data<double>()[i / width * packed.dim(1) + begin + i % width];
+    begin += width;
+    return part;
+  };
+  const Tensor routed = take(widths.routed), type = take(widths.type);
+  return {take(widths.shared), routed, type};
+}
+
 }  // namespace
 
 OP_CASES(route_heads) {
@@ -191,6 +221,20 @@ OP_CASES(route_heads) {
                            return outputs;
                          },
                      .low_precision = false});
+  }
+  for (auto [heads, shared, top_k] :
+       std::vector<std::array<std::int64_t, 3>>{{6, 3, 2}, {5, 0, 2}, {7, 1, 3}, {40, 20, 10}}) {
+    const RouterOptions o{heads, shared, top_k};
+    cases.push_back(
+        {.name = std::to_string(heads) + " heads, " + std::to_string(shared) + " shared, packed",
+         .inputs = {beside(logits_for(o))},
+         .run =
+             [o](const Inputs& in) {
+               const Routing r = route_heads_packed(in[0], o);
+               return Outputs{r.gates, r.balance};
+             },
+         .reference = [o](const std::vector<Tensor>& in) { return reference(apart(in[0], o), o); },
+         .low_precision = false});
   }
   for (auto [heads, shared, top_k, groups] : std::vector<std::array<std::int64_t, 4>>{
            {12, 3, 6, 3}, {8, 4, 2, 2}, {6, 0, 2, 2}, {44, 2, 21, 21}, {6, 2, 4, 2}}) {
@@ -548,4 +592,17 @@ TEST_CASE("moh: head counts that contradict each other are refused") {
   Inputs in = variables(logits_for(o));
   CHECK_THROWS_AS(route_heads({}, in[1], in[2], kTokens, o), ValueError);
   CHECK_THROWS_AS(route_heads(in[0], in[1], in[2], kTokens + 1, o), ShapeError);
+}
+
+TEST_CASE("moh: weights of the two-stage router and margins of the selection are means over the tokens") {
+  for (const DType dtype : {DType::kFloat32, DType::kFloat64}) {
+    for (const RouterStatisticsSizes& sizes : kRouterStatisticsSizes)
+      check_router_statistics(sizes, dtype, kCpu);
+  }
+}
+
+TEST_CASE("moh: the margin is that over the first head that is refused, also where logits are equal") {
+  const Tensor z = tensor_of<float>({3, 4}, {0, 3, 1, 2, 5, 5, 5, 4, 1, 1, 1, 1});
+  const Routing r = route_heads({}, Variable(z), {}, 3, {.heads = 4, .num_shared = 0, .top_k = 2});
+  CHECK(r.statistics.slice(1, 2).item() == Approx(1.0 / 3));  // 2 - 1, 5 - 5, 1 - 1
 }

@@ -149,6 +149,7 @@ TEST_CASE("moh: masks of 0 and 1 are the plain routing, with its gradients") {
   const Routing expected =
       route_heads(plain_s, plain_r, plain_types, kTokens, options, head_order(kHeads, shared));
   CHECK(found.balance.value().item() == Approx(expected.balance.value().item()));
+  CHECK(found.routed_weight.item() == Approx(expected.statistics.slice(0, 1).item()));
   const Tensor dy = normal({kTokens, kHeads}, 5);
   for (std::int64_t i = 0; i < dy.numel(); ++i) {
     const bool selected = expected.selected.data<std::uint8_t>()[i] != 0;

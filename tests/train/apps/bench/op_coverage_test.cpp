@@ -62,7 +62,6 @@ const std::map<std::string, std::string>& reasons() {
       {"balance_bias", "a few numbers per layer, once a step"},
       {"head_masks", "a few numbers per layer"},
       {"route_masked_heads", "as route_heads, of an ablation"},
-      {"router_statistics", "reads the logits of the routers once; measured by `moh bench step`"},
       {"router_z_loss", "a number per token, of a baseline"},
       {"repeat_heads", "of a baseline"},
       {"mean_of", "a number per layer, once a step"},
