@@ -43,6 +43,7 @@ const std::map<std::string, std::string>& reasons() {
       {"head_projection", "products of the chosen heads, part of a layer: `moh bench module`"},
       {"linear", "its products are measured as matmul, the sizes those of published models"},
       {"linears", "as linear"},
+      {"add_low_rank", "as linear, of products of a small rank"},
       {"packed_linear", "as linear"},
       {"rope_packed", "as rope, of some of the heads"},
       {"split", "a router's logits, a few numbers per token"},
