@@ -68,6 +68,7 @@ set(MOH_PUBLIC_HEADERS
   models/llm/llama.h
   models/llm/llama_config.h
   models/llm/llama_presets.h
+  models/llm/lora.h
   models/llm/routed_keys.h
   models/model.h
   models/module.h

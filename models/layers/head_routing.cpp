@@ -304,16 +304,21 @@ Tensor heads_in_slots(const Variable& q, const Variable& k, const Variable& v, H
 
 Variable to_heads(const Linear& map, const Variable& x, std::int64_t head_dim, const HeadChoice* choice) {
   if (choice && choice->projects_chosen_heads()) {
-    return project_to_heads(x, map.weight(), map.bias(), choice->lists_of_heads, head_dim);
+    Variable heads = project_to_heads(x, map.weight(), map.bias(), choice->lists_of_heads, head_dim);
+    if (!map.adapter()) return heads;
+    // Of all heads, as no other product of its rank is worth a list: nothing reads those that are not listed.
+    const Variable rows = reshape(heads, {x.dim(0), x.dim(1), -1});
+    return reshape(map.adapted(x, rows), heads.shape());
   }
   return reshape(map(x), {x.dim(0), x.dim(1), -1, head_dim});
 }
 
 Variable from_heads(const Linear& map, const Variable& heads, const HeadChoice* choice) {
+  const Variable rows = reshape(heads, {heads.dim(0), heads.dim(1), -1});
   if (choice && choice->projects_chosen_heads() && choice->rule->keeps_heads()) {
-    return project_from_heads(heads, map.weight(), map.bias(), choice->lists_of_heads);
+    return map.adapted(rows, project_from_heads(heads, map.weight(), map.bias(), choice->lists_of_heads));
   }
-  return map(reshape(heads, {heads.dim(0), heads.dim(1), -1}));
+  return map(rows);
 }
 
 Variable scaled_heads(const Variable& heads, const Variable& scales) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <initializer_list>
+#include <optional>
 #include <vector>
 
 #include "models/module.h"
@@ -8,7 +9,16 @@
 
 namespace moh {
 
-/// y = x weight^T + bias; x [..., in], weight [out, in], bias [out] or none.
+/// What is trained of a linear map whose weight stays as it is (LoRA: Hu et al. 2021, arXiv 2106.09685):
+/// weight + scale * up down, of rank r.
+struct LowRankAdapter {
+  Variable down;  ///< "A" [r, in], the parameter `lora_A.weight`
+  Variable up;    ///< "B" [out, r], the parameter `lora_B.weight`
+  double scale = 1;
+};
+
+/// y = x weight^T + bias; x [..., in], weight [out, in], bias [out] or none. With a LowRankAdapter
+/// y = x weight^T + bias + scale * (x down^T) up^T.
 class Linear : public Module {
  public:
   Linear(std::int64_t in, std::int64_t out, bool bias, Placement placement)
@@ -23,34 +33,32 @@ class Linear : public Module {
     if (bias_.defined()) add_parameter("bias", bias_);
   }
 
-  Variable operator()(const Variable& x) const { return linear(x, weight_, bias_); }
+  /// Adds the adapter, and its parameters after the others.
+  void add_adapter(const LowRankAdapter& adapter);
+
+  Variable operator()(const Variable& x) const { return adapted(x, linear(x, weight_, bias_)); }
+  /// y [..., out], which another op made of x, weight() and bias(), with what the adapter adds; y itself
+  /// without one.
+  Variable adapted(const Variable& x, const Variable& y) const;
+
   const Variable& weight() const { return weight_; }
   const Variable& bias() const { return bias_; }  ///< undefined without one
+  const std::optional<LowRankAdapter>& adapter() const { return adapter_; }
+  /// The matrix of the whole map, [out, in]: weight() itself, or weight() + scale * up down as a new tensor,
+  /// rounded once.
+  Tensor whole_weight() const;
 
  private:
   Variable weight_;
   Variable bias_;
+  std::optional<LowRankAdapter> adapter_;
 };
 
 /// The results of several maps of one x, computed together (ops/linalg/linear.h).
-inline std::vector<Variable> apply_each(std::initializer_list<const Linear*> maps, const Variable& x) {
-  std::vector<Variable> weights, biases;
-  for (const Linear* map : maps) {
-    weights.push_back(map->weight());
-    biases.push_back(map->bias());
-  }
-  return linears(x, weights, biases);
-}
+std::vector<Variable> apply_each(std::initializer_list<const Linear*> maps, const Variable& x);
 
 /// The maps' results side by side in the last axis (packed_linear()). The maps have biases, or none of them
-/// has one.
-inline Variable apply_packed(std::initializer_list<const Linear*> maps, const Variable& x) {
-  std::vector<Variable> weights, biases;
-  for (const Linear* map : maps) {
-    weights.push_back(map->weight());
-    if (map->bias().defined()) biases.push_back(map->bias());
-  }
-  return packed_linear(x, weights, biases);
-}
+/// has one; adapters, of one scale, all or some.
+Variable apply_packed(std::initializer_list<const Linear*> maps, const Variable& x);
 
 }  // namespace moh

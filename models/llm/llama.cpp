@@ -58,15 +58,20 @@ Llama::Body::Body(const LlamaConfig& c, Placement placement)
 Llama::Llama(const LlamaConfig& config, Placement placement)
     : Model(placement), config_(checked(config)), model_(config_, placement), rope_(config_, placement) {
   add_child("model", model_);
-  if (config.tied_embeddings) return;
-  lm_head_ = std::make_unique<Linear>(config.hidden, config.vocab_size, false, placement);
-  add_child("lm_head", *lm_head_);
+  if (!config.tied_embeddings) {
+    lm_head_ = std::make_unique<Linear>(config.hidden, config.vocab_size, false, placement);
+    add_child("lm_head", *lm_head_);
+  }
+  for (NamedParameter& p : parameters())
+    if (!trains(config_.lora, p.name)) p.variable.set_requires_grad(false);
 }
 
 void Llama::initialise(std::uint64_t seed) {
   const double output_std = config_.init_std / std::sqrt(2.0 * static_cast<double>(config_.layers));
   for (const NamedParameter& p : parameters()) {
-    if (p.variable.shape().rank() == 1) {
+    if (is_adapter(p.name)) {
+      initialise_adapter(p, initialisation_key(seed, p.name));
+    } else if (p.variable.shape().rank() == 1) {
       p.variable.value().fill(p.name.ends_with(".bias") ? 0.0 : 1.0);
     } else {
       const double std = is_output_projection(p.name) ? output_std : config_.init_std;

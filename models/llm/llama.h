@@ -21,13 +21,13 @@ struct LlamaOutput {
 /// "model.layers.0.self_attn.wg.weight" (and wg_0, wg_1). With tied embeddings there is no "lm_head.weight".
 class Llama : public Model {
  public:
-  /// Allocates the parameters, contents undefined: call initialise() or load weights. Throws ValueError for
-  /// an invalid config.
+  /// Allocates the parameters, contents undefined: call initialise() or load weights. With config.lora those
+  /// that it does not train require no gradient. Throws ValueError for an invalid config.
   Llama(const LlamaConfig& config, Placement placement);
 
   std::string_view family() const override { return "llama"; }
   /// Matrices are normal with standard deviation config.init_std (o_proj and down_proj: divided by sqrt(2
-  /// layers), as in GPT-2), norm weights 1, biases 0.
+  /// layers), as in GPT-2), norm weights 1, biases 0; adapters as initialise_adapter() has them.
   void initialise(std::uint64_t seed) override;
   double init_std() const override { return config_.init_std; }
   bool set_progress(double share) override;

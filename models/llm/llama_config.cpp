@@ -146,6 +146,14 @@ void check_head_sequences(const LlamaConfig& c, ConfigFaults& faults) {
                "dynamic");
 }
 
+void check_adapters(const LlamaConfig& c, ConfigFaults& faults) {
+  check(c.lora, faults);
+  if (c.lora.used() && c.switch_head.used())
+    faults.add({"lora.rank", "switch_head.experts"},
+               "0 with " + faults.key("switch_head.experts") + ", whose values and outputs are mixtures",
+               number_text(c.lora.rank));
+}
+
 /// Mixtures of experts in values and outputs, and what they do not go together with.
 void check_switch_head(const LlamaConfig& c, ConfigFaults& faults) {
   constexpr std::string_view kExperts = "switch_head.experts", kTopK = "switch_head.top_k";
@@ -170,6 +178,7 @@ void check_switch_head(const LlamaConfig& c, ConfigFaults& faults) {
 }  // namespace
 
 LlamaConfig spelt_out(LlamaConfig config) {
+  config.lora = spelt_out(config.lora);
   if (config.kv_heads == 0) config.kv_heads = config.heads;
   if (config.head_dim == 0) config.head_dim = config.hidden / config.heads;
   if (const auto& each = config.sliding_window.each;
@@ -185,6 +194,7 @@ void check(const LlamaConfig& c, ConfigFaults& faults) {
   check_windows(c, faults);
   check_rope_scaling(c, faults);
   check_switch_head(c, faults);
+  check_adapters(c, faults);
   if (c.moh.learn_shared_until != 0)
     faults.add({"moh.learn_shared_until"}, "0 for a language model", number_text(c.moh.learn_shared_until));
   if (c.moh.routed == RoutedRows::kQueriesKeysValues) check_head_sequences(c, faults);

@@ -7,6 +7,7 @@
 #include "models/layers/moh_config.h"
 #include "models/layers/per_layer.h"
 #include "models/layers/switch_head_config.h"
+#include "models/llm/lora.h"
 #include "models/recompute_level.h"
 #include "ops/rope/rope_scaling.h"
 
@@ -39,6 +40,7 @@ struct LlamaConfig {
   double dropout = 0;      ///< of the two residual branches
   double init_std = 0.02;  ///< of all matrices; output projections get init_std / sqrt(2 layers)
   RecomputeLevel recompute = RecomputeLevel::kNone;
+  LoraConfig lora;
   MohConfig moh;
 
   bool operator==(const LlamaConfig&) const = default;

@@ -11,7 +11,6 @@
 #include "ops/attention/attention.h"
 #include "ops/attention/decode.h"
 #include "ops/elementwise/add.h"
-#include "ops/moh/head_projection.h"
 #include "ops/rope/norm_rope.h"
 #include "ops/shape/reshape.h"
 
@@ -62,6 +61,8 @@ LlamaAttention::LlamaAttention(const LlamaConfig& c, std::int64_t layer, Placeme
   add_child("k_proj", k_proj_);
   add_child("v_proj", v_proj_);
   add_child("o_proj", o_proj_);
+  add_adapters(c.lora, {{"q_proj", &q_proj_}, {"k_proj", &k_proj_}, {"v_proj", &v_proj_}}, placement);
+  add_adapters(c.lora, {{"o_proj", &o_proj_}}, placement);
   add_children_of(output_gate_);
   if (c.qk_norm) {
     add_child("q_norm", q_norm_.emplace(c.head_dim, c.norm_eps, placement));
@@ -105,7 +106,7 @@ LlamaAttention::Projections LlamaAttention::project(const Variable& x, const Rop
   }
   Variable q;
   if (p.choice && p.choice->projects_chosen_heads()) {
-    q = project_to_heads(x, q_proj_.weight(), q_proj_.bias(), p.choice->lists_of_heads, head_dim_);
+    q = to_heads(q_proj_, x, head_dim_, &*p.choice);
     const std::vector<Variable> kv = apply_each({&k_proj_, &v_proj_}, x);
     p.k = heads_of(kv[0]);
     p.v = heads_of(kv[1]);
@@ -157,7 +158,7 @@ void LlamaAttention::show(const ForwardContext& context, const Variable& x, cons
                              .k = routed ? Tensor() : p.k.value(),
                              .v = routed ? Tensor() : p.v.value(),
                              .heads = heads,
-                             .output = has_heads(p) && !switch_head_ ? o_proj_.weight().value() : Tensor(),
+                             .output = has_heads(p) && !switch_head_ ? o_proj_.whole_weight() : Tensor(),
                              .window = window_,
                              .document_starts = context.document_starts,
                              .choice = p.choice ? &*p.choice : nullptr});
@@ -282,6 +283,8 @@ LlamaMlp::LlamaMlp(const LlamaConfig& c, Placement placement, const std::vector<
   add_child("gate_proj", gate_proj_);
   add_child("up_proj", up_proj_);
   add_child("down_proj", down_proj_);
+  add_adapters(c.lora, {{"gate_proj", &gate_proj_}, {"up_proj", &up_proj_}}, placement);
+  add_adapters(c.lora, {{"down_proj", &down_proj_}}, placement);
 }
 
 Variable LlamaMlp::operator()(const Variable& x) const {

@@ -79,6 +79,15 @@ def derivatives(run, w, name, direction, cotangent):
     return [(after - before) / (2 * STEP) for before, after in zip(at(-STEP), at(STEP))]
 
 
+def golden_case(case, w, rng, run):
+    """A case with its tensors w: outputs of run(case, w), and their derivatives along a random direction of each tensor."""
+    outputs = run(case, w)
+    cotangent = matrix(rng, len(outputs), len(outputs[0]), 1)
+    directions = {name: matrix(rng, len(v), len(v[0]), 1) for name, v in w.items()}
+    slopes = {name: derivatives(lambda moved: (run(case, moved), []), w, name, directions[name], cotangent) for name in w}
+    return {**case, "tensors": w, "outputs": outputs, "cotangent": cotangent, "directions": directions, "derivatives": slopes}
+
+
 def write(script, sizes, cases):
     """layers.json beside the script."""
     pathlib.Path(script).with_name("layers.json").write_text(json.dumps({**sizes, "cases": cases}) + "\n")

@@ -11,7 +11,7 @@ import random
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).parents[1]))
-from plain_layers import attended, derivatives, heads_of, matrix, product, rotated, write  # noqa: E402
+from plain_layers import attended, golden_case, heads_of, matrix, product, rotated, write  # noqa: E402
 
 TOKENS, WIDTH, DIM, THETA = 6, 5, 4, 100.0
 LEAST_MARGIN = 1e-3
@@ -82,12 +82,7 @@ def tensors(case, rng):
 
 def made(case, seed):
     rng = random.Random(seed)
-    w = tensors(case, rng)
-    cotangent = matrix(rng, TOKENS, WIDTH, 1)
-    directions = {name: matrix(rng, len(v), len(v[0]), 1) for name, v in w.items()}
-    slopes = {name: derivatives(lambda moved: (run(case, moved), []), w, name, directions[name], cotangent) for name in w}
-    return {**case, "tensors": w, "outputs": run(case, w), "cotangent": cotangent, "directions": directions,
-            "derivatives": slopes}
+    return golden_case(case, tensors(case, rng), rng, run)
 
 
 CASES = [{"heads": 2, "kv_heads": 2, "experts": 4, "top_k": 2, "gate": "none"},
