@@ -334,6 +334,13 @@ class Zero(Processes):
         message = self.moh("train", config, "optim.name=muon", "comm.zero=1", code=support.CONFIG_ERROR)
         self.assert_says(message, "comm.zero", "expected 0 with optim.name: muon, which updates whole matrices, found 1")
 
+    def test_adapters_are_divided(self):
+        config = self.config({**self.TEXT, "precision": "bfloat16", "model.lora.rank": 2})
+        for zero in (0, 1):
+            self.run_in(2, "train", config, f"output.dir=zero_{zero}", f"comm.zero={zero}", "checkpoint.every=4")
+        first, second = (self.newest(f"zero_{zero}") / "model.safetensors" for zero in (0, 1))
+        self.assertEqual(first.read_bytes(), second.read_bytes())
+
     def test_master_copies_of_bfloat16_are_divided(self):
         config = self.config({**self.TEXT, "precision": "bfloat16"})
         self.run_in(2, "train", config, "output.dir=plain")

@@ -57,6 +57,9 @@ class KillAndResume(support.MohTest):
         self.check({**DENSE, "optim.name": "lion", "optim.learning_rate": 0.0005, "schedule.warmup_start": 0.0001,
                     "precision": "bfloat16"})
 
+    def test_adapters(self):
+        self.check({"model.lora.rank": 2, "precision": "bfloat16", "train.accumulate": 2, "ema.decay": 0.9})
+
     def test_muon(self):
         self.check({"optim.name": "muon"})
 

@@ -84,6 +84,24 @@ Section switch_head_section(SwitchHeadConfig& c) {
   return s;
 }
 
+Section lora_section(LoraConfig& c) {
+  Section s(
+      "lora",
+      "Low-rank adapters, trained in place of the weights of linear maps, which stay as they are (LoRA, "
+      "[continue_tuning.md](continue_tuning.md#lora)). Routers and gates are trained as a whole.");
+  s.properties().optional_with_weights();
+  s.field(
+      "rank", c.rank, at_least(0).capped(kMaxWidth),
+      "Rank of the matrices B A that are added to the weights. 0: no adapters, and everything is trained.");
+  s.field("alpha", c.alpha, above(0), "The matrices are multiplied by `alpha` / `rank`.");
+  s.field("targets", c.targets, "Maps that get adapters. The others of these names stay as they are.");
+  s.field("full", c.full,
+          "Further parts that are trained as a whole: `norms`, `embeddings` (with the output matrix).")
+      .differs_freely()
+      .of_training();
+  return s;
+}
+
 Section moh_section(MohConfig& c) {
   Section s = describe(c);
   s.properties_of("router").unseen_in_weights();
@@ -238,6 +256,7 @@ void LanguageRun::add_model_fields(LlamaConfig& c, Section& s) {
   config::add_recompute(c.recompute, s);
   s.section(rope_scaling_section(c.rope_scaling));
   s.section(switch_head_section(c.switch_head));
+  s.section(lora_section(c.lora));
   s.section(moh_section(c.moh));
 }
 

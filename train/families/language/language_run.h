@@ -72,6 +72,7 @@ struct LanguageRun final : FamilyRun<LanguageRun, LlamaConfig> {
   }
   std::vector<config::Difference> disagreements(const FamilyConfig& checkpoint) const override;
   std::vector<config::Difference> other_results(const FamilyConfig& other) const override;
+  LoraConfig* lora() override { return &model.lora; }
   PerLayer heads() const override { return model.moh.routing->units({model.heads, kv_heads()}); }
   std::int64_t kv_heads() const override { return model.kv_heads > 0 ? model.kv_heads : model.heads; }
 };

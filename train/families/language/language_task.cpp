@@ -19,6 +19,21 @@
 
 namespace moh {
 
+namespace {
+
+/// What is trained where most of a model is not; empty where all of it is.
+std::string describe_adapters(const Llama& model) {
+  const std::int64_t rank = model.config().lora.rank;
+  if (rank == 0) return "";
+  std::int64_t trained = 0;
+  for (const NamedParameter& p : model.parameters())
+    if (p.variable.requires_grad()) trained += p.variable.numel();
+  return "; adapters of rank " + std::to_string(rank) + ": " +
+         format_fixed(static_cast<double>(trained) / 1e6, 2) + "M parameters are trained";
+}
+
+}  // namespace
+
 LanguageTask::LanguageTask(const RunConfig& run, std::shared_ptr<const LanguageData> data,
                            std::unique_ptr<Llama> model)
     : run_(language_run(run)),
@@ -34,7 +49,7 @@ std::string LanguageTask::summary() const {
   std::snprintf(text, sizeof text, "model: %.2fM parameters, %lld layers, %lld heads of %lld, ",
                 static_cast<double>(count_parameters(*model_)) / 1e6, static_cast<long long>(c.layers),
                 static_cast<long long>(c.heads), static_cast<long long>(c.head_dim));
-  return text + describe_active_heads(*model_) + " of them active";
+  return text + describe_active_heads(*model_) + " of them active" + describe_adapters(*model_);
 }
 
 const TrainingBatches& LanguageTask::training_batches() {

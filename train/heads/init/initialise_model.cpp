@@ -10,6 +10,7 @@
 #include "core/dry_run.h"
 #include "core/error.h"
 #include "models/layers/output_gate.h"
+#include "models/llm/lora.h"
 #include "ops/linalg/mix_rows.h"
 #include "ops/shape/reshape.h"
 #include "train/base/log/format.h"
@@ -107,6 +108,17 @@ std::vector<GatedProjection> take_gates(const Model& model, const WeightFile& we
   return gates;
 }
 
+/// The adapters' matrices, likewise.
+std::vector<NamedParameter> take_adapters(const Model& model, const WeightFile& weights,
+                                          WeightDifferences& differences) {
+  std::vector<NamedParameter> adapters = model.parameters();
+  std::erase_if(adapters, [](const NamedParameter& p) { return !is_adapter(p.name); });
+  if (std::ranges::any_of(adapters, [&](const NamedParameter& p) { return weights.find(p.name) != nullptr; }))
+    return {};
+  std::erase_if(differences.missing, [](const std::string& name) { return is_adapter(name); });
+  return adapters;
+}
+
 constexpr double kNoise = 0.1;  // in standard deviations of the old rows
 
 /// By column.
@@ -137,6 +149,7 @@ struct SourceMatch {
   std::vector<Resized> resized;
   std::vector<NamedParameter> missing_routers;
   std::vector<GatedProjection> missing_gates;
+  std::vector<NamedParameter> missing_adapters;
 };
 
 /// Why a dense source never fits the model; empty if one may.
@@ -152,7 +165,7 @@ SourceMatch match_source(const Model& model, const WeightFile& weights, const Fa
                          const FamilyConfig& run) {
   const WeightNames& names = family.weight_names();
   const auto anew = [&](std::string_view name) { return names.begins_anew(name, run); };
-  SourceMatch match{model.parameters(), {}, {}, {}, {}};
+  SourceMatch match{model.parameters(), {}, {}, {}, {}, {}};
   std::erase_if(match.to_load, [&](const NamedParameter& p) { return anew(p.name); });
   match.growths = take_growth(match.to_load, weights, names);
   match.resized = take_resized(match.to_load, weights, names);
@@ -160,6 +173,7 @@ SourceMatch match_source(const Model& model, const WeightFile& weights, const Fa
   std::erase_if(differences.unexpected, anew);
   match.missing_routers = take_routers(model, weights, differences);
   match.missing_gates = take_gates(model, weights, differences);
+  match.missing_adapters = take_adapters(model, weights, differences);
   if (differences.none()) return match;
   throw CheckpointError("init.from: " + weights.path().string() + ": the tensors do not match the model: " +
                         list(differences) + why_no_dense_source(run));
@@ -287,6 +301,8 @@ std::vector<NamedParameter> load_source(const Model& model, const StoredModel& s
     log_info("init: " + std::to_string(match.missing_gates.size()) +
              " attention layers get gates of 1/2, and output projections twice those of the source");
   }
+  for (const NamedParameter& p : match.missing_adapters)
+    initialise_adapter(p, initialisation_key(run.random_seed(), p.name));
   return std::move(match.missing_routers);
 }
 

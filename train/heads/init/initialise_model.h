@@ -16,9 +16,9 @@ StoredModel open_source(const RunConfig& run, const Families& families);
 
 /// Copies the source's weights into the model, which is one of `family`. Where the model has more rows, one
 /// per token or class, than the source (WeightNames::rows_may_grow), the new rows are filled as
-/// run.init.new_rows says. Returns the router parameters that a dense checkpoint lacks: they keep their
-/// values. Throws CheckpointError that lists all other missing or unexpected names and differing shapes,
-/// before anything is changed.
+/// run.init.new_rows says, and adapters that the source lacks get their initial values. Returns the router
+/// parameters that a dense checkpoint lacks: they keep theirs. Throws CheckpointError that lists all other
+/// missing or unexpected names and differing shapes, before anything is changed.
 std::vector<NamedParameter> load_source(const Model& model, const StoredModel& source, const RunConfig& run,
                                         const Family& family);
 

@@ -16,6 +16,7 @@
 
 namespace moh {
 
+struct LoraConfig;
 struct RunConfig;
 namespace config {
 class Rules;
@@ -86,6 +87,9 @@ class FamilyConfig {
   virtual PerLayer heads() const { return 0; }
   /// KV heads of each layer, which groups of its query heads share; 0 for a family without such groups.
   virtual std::int64_t kv_heads() const { return 0; }
+  /// model.lora; null for a family without adapters.
+  virtual LoraConfig* lora() { return nullptr; }
+  const LoraConfig* lora() const { return const_cast<FamilyConfig*>(this)->lora(); }
   /// model.recompute; null for a family without recomputation.
   virtual RecomputeLevel* recompute() { return nullptr; }
 };

@@ -42,6 +42,8 @@ struct FamilyRun : CloneableFamilyConfig<Derived> {
     ModelConfig theirs = of(checkpoint).model, ours = model;
     theirs.moh = ours.moh = {};  // differs freely, and its lists may still be too short for their normal form
     if (theirs.attention_gate == AttentionGate::kNone) theirs.attention_gate = ours.attention_gate;  // added
+    if constexpr (requires { theirs.lora; })
+      if (!theirs.lora.used()) theirs.lora = ours.lora;  // likewise
     return differences(std::move(theirs), std::move(ours), config::FieldProperty::kDiffersFreely);
   }
   std::vector<config::Difference> other_results(const FamilyConfig& other) const override {

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "core/cuda/queue.h"
+#include "models/llm/lora.h"
 #include "train/base/log/logging.h"
 #include "train/heads/init/initialise_model.h"
 #include "train/trainer/run/run_facts.h"
@@ -44,7 +45,11 @@ std::unique_ptr<Model> start_model(RunConfig& run, const Family& family,
                                    const std::shared_ptr<const TaskData>& data,
                                    const StoredCheckpoint* resume_from, const RunHost& host) {
   if (resume_from != nullptr) return resumed_model(run, family, *resume_from);
-  if (run.init.from.empty()) return new_model(run, family);
+  if (run.init.from.empty()) {
+    if (const LoraConfig* lora = run.family->lora(); lora != nullptr && lora->used())
+      log_warning("model.lora: the weights beside the adapters stay random: init.from names no checkpoint");
+    return new_model(run, family);
+  }
   require_same_source(run, host.processes);
   const StoredModel source = open_source(run, host.families);
   const std::unique_ptr<Calibration> calibration = family.make_calibration(run, data);

@@ -121,7 +121,8 @@ TEST_CASE("field properties: a difference has those of its field") {
 TEST_CASE("field properties: keys in which a run may differ from the checkpoint that it starts from") {
   const Keys every = {"model.preset", "model.recompute", "model.moh."};
   check_keys(LanguageRun(), FieldProperty::kDiffersFreely,
-             joined(every, {"model.max_positions", "model.dropout", "model.init_std", "model.vocab_size"}));
+             joined(every, {"model.max_positions", "model.dropout", "model.init_std", "model.vocab_size",
+                            "model.lora.full"}));
   check_keys(ImageRun(), FieldProperty::kDiffersFreely,
              joined(every, {"model.image_size", "model.drop_path"}));
   check_keys(DiffusionRun(), FieldProperty::kDiffersFreely, every);
@@ -131,9 +132,10 @@ TEST_CASE("field properties: keys in which a run may differ from the checkpoint 
 }
 
 TEST_CASE("field properties: keys of the model that concern only its training") {
-  check_keys(LanguageRun(), FieldProperty::kOfTraining,
-             joined(training_of_heads(), {"model.dropout", "model.init_std", "model.recompute",
-                                          "model.moh.straight_through", "model.moh.router_precision"}));
+  check_keys(
+      LanguageRun(), FieldProperty::kOfTraining,
+      joined(training_of_heads(), {"model.dropout", "model.init_std", "model.recompute", "model.lora.full",
+                                   "model.moh.straight_through", "model.moh.router_precision"}));
   check_keys(ImageRun(), FieldProperty::kOfTraining,
              joined(training_of_heads(), {"model.drop_path", "model.recompute"}));
   check_keys(DiffusionRun(), FieldProperty::kOfTraining, joined(training_of_heads(), {"model.recompute"}));
@@ -166,7 +168,7 @@ TEST_CASE("field properties: keys that may be omitted for weights without a conf
              joined(every, {"model.kv_heads", "model.head_dim", "model.max_positions", "model.sliding_window",
                             "model.tied_embeddings", "model.qkv_bias", "model.o_bias", "model.mlp_bias",
                             "model.qk_norm", "model.attention_gate", "model.dropout", "model.init_std",
-                            "model.rope_scaling.", "model.switch_head."}),
+                            "model.rope_scaling.", "model.switch_head.", "model.lora."}),
              {"model.rope_scaling.kind"});
   check_keys(images(ImageArchitecture::kTransNext), FieldProperty::kOptionalWithWeights,
              joined(every, {"model.drop_path", "model.attention_gate", "model.vit."}));
