@@ -449,7 +449,7 @@ class FromAFolder(ConvertTest):
     def test_command_lines_that_are_wrong(self):
         self.write("w.safetensors", safetensors([("a", "F32", [1], b"\0" * 4)]))
         cases = {
-            ("x",): "--format: expected hf, safetensors or moh, found none",
+            ("x",): "--format: expected hf, safetensors, moh or peft, found none",
             ("x", "--format", "safetensors", "--shard-size", "5 bananas"): "--shard-size: expected a size such as 5GB",
             ("x", "--format", "safetensors", "--shard-size", "0"): "--shard-size: expected a size",
             ("x", "--format", "moh", "--shard-size", "5GB"): "a checkpoint of moh has one file of weights",

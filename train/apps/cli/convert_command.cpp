@@ -18,7 +18,7 @@ namespace {
 
 struct ConvertArgs {
   ConvertOptions options;      ///< format, dtype and shard_bytes come from the fields below
-  std::string format;          ///< hf, safetensors or moh; empty: by the name of `to`
+  std::string format;          ///< hf, safetensors, moh or peft; empty: by the name of `to`
   std::string dtype = "keep";  ///< keep, float32, bfloat16 or float16
   std::string shard_size;      ///< "5GB"; empty: one file
 };
@@ -31,10 +31,11 @@ std::uint64_t bytes_of_text(const std::string& text) {
 WeightFormat format_of(const ConvertArgs& args) {
   if (args.format == "hf") return WeightFormat::kHuggingFace;
   if (args.format == "moh") return WeightFormat::kMohCheckpoint;
+  if (args.format == "peft") return WeightFormat::kPeft;
   if (args.format == "safetensors" || args.options.to.extension() == ".safetensors") {
     return WeightFormat::kSafetensors;
   }
-  throw ConfigError(error_message("--format", "", "hf, safetensors or moh", "none",
+  throw ConfigError(error_message("--format", "", "hf, safetensors, moh or peft", "none",
                                   "without --format, --to must be the name of a .safetensors file"));
 }
 
@@ -52,6 +53,10 @@ ConvertOptions options_of(const ConvertArgs& args) {
   if (options.format == WeightFormat::kMohCheckpoint) {
     throw ConfigError(error_message("--shard-size", "", "--format hf or safetensors", "moh",
                                     "a checkpoint of moh has one file of weights"));
+  }
+  if (options.format == WeightFormat::kPeft) {
+    throw ConfigError(error_message("--shard-size", "", "--format hf or safetensors", "peft",
+                                    "PEFT reads one file of adapters"));
   }
   options.shard_bytes = bytes_of_text(args.shard_size);
   return options;
@@ -114,8 +119,10 @@ void add_convert(const Commands& commands) {
       .add_option(
           "--format", args.format,
           "hf: a folder for transformers; safetensors: one file, or with --shard-size a folder; moh: a "
-          "checkpoint; default: safetensors if --to ends in .safetensors")
-      ->check(CLI::IsMember({"hf", "safetensors", "moh"}));
+          "checkpoint; peft: the adapters of model.lora alone, for PEFT (hf merges them); default: "
+          "safetensors "
+          "if --to ends in .safetensors")
+      ->check(CLI::IsMember({"hf", "safetensors", "moh", "peft"}));
   command.add_option("--part", options.part, "The model to read from a PyTorch file: model, ema, ...");
   command
       .add_option(
@@ -131,9 +138,10 @@ void add_convert(const Commands& commands) {
       .add_option("--config", options.config,
                   "Configuration that describes the model, if there is none next to the tensors")
       ->type_name("CONFIG.yaml");
-  command.add_flag("--allow-differences", options.allow_differences,
-                   "Convert although names, shapes or the configuration next to the tensors differ from the "
-                   "model's, or an index gives another size; the formats hf and moh omit unexpected tensors");
+  command.add_flag(
+      "--allow-differences", options.allow_differences,
+      "Convert although names, shapes or the configuration next to the tensors differ from the "
+      "model's, or an index gives another size; the formats hf, moh and peft omit unexpected tensors");
   command.add_flag("--overwrite", options.overwrite, "Replace what an earlier conversion has written");
   command.footer(
       R"(Where the model is known, names and shapes are compared with it first. Memory does not depend on the size of the model.
@@ -142,6 +150,7 @@ Examples:
   moh convert --from runs/llm/quickstart --to model.safetensors
   moh convert --from llama3-8b/ --to llama3-8b-moh --format moh
   moh convert --from runs/llm/quickstart --to exported --format hf --dtype bfloat16 --shard-size 5GB
+  moh convert --from runs/llm/llama3_8b_lora --to adapters --format peft
   moh convert --from runs/translation/base --average 10 --to averaged --format moh
   moh convert --from runs/llm/base --average 2000,3000,4000 --to averaged --format moh
   moh convert --from dit.pt --part ema --to dit.safetensors)");

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "core/error.h"
+#include "models/llm/lora.h"
 #include "train/apps/convert/write_model_checkpoint.h"
 #include "train/base/formats/stored_dtype.h"
 #include "train/base/io/durable_file.h"
@@ -22,6 +23,8 @@ namespace moh {
 namespace fs = std::filesystem;
 
 namespace {
+
+constexpr std::string_view kAdapterFile = "adapter_model.safetensors";
 
 // ---- The destination ----
 
@@ -54,7 +57,8 @@ void check_replaceable(const fs::path& folder) {
     if (name.starts_with("optimizer-")) {
       refuse(folder, "a folder without the state of a run", printable(name) + " in it");
     }
-    is_model = is_model || name == "model.safetensors" || name == "model.safetensors.index.json";
+    is_model = is_model || name == "model.safetensors" || name == "model.safetensors.index.json" ||
+               name == kAdapterFile;
   }
   if (error) refuse(folder, "a readable folder", error.message());
   if (!is_model) refuse(folder, "a model, which --overwrite may replace", "a folder with other files");
@@ -185,6 +189,23 @@ void check_differences(const ConvertOptions& options, const ConvertReport& repor
            : "a model in this format needs all its parameters; name the right one with --config"));
 }
 
+/// Of the tensors of a model, those that the format keeps.
+std::vector<WeightInfo> kept_by(WeightFormat format, std::vector<WeightInfo> tensors,
+                                const WeightNames& names, const FamilyConfig& model) {
+  if (format == WeightFormat::kPeft)
+    std::erase_if(tensors, [&](const WeightInfo& tensor) { return !names.adapter_name(tensor.name, model); });
+  return tensors;
+}
+
+/// Where the format has no adapters, takes the weights with those of the model merged into them, and the
+/// model without any.
+void merge_adapters(const ConvertOptions& options, StoredModel& source, FamilyConfig& model) {
+  LoraConfig* const lora = model.lora();
+  if (options.format != WeightFormat::kHuggingFace || lora == nullptr || !lora->used()) return;
+  source.take_merged(lora->scale(), options.dtype);
+  *lora = {};
+}
+
 /// The tensors to write, with their output types: all, or, for formats that need a model, those of the model
 /// in its order.
 std::vector<WeightInfo> tensors_to_write(const ConvertOptions& options, const WeightFile& weights,
@@ -219,6 +240,24 @@ void keep_companions(const ModelLocation& source, const fs::path& folder) {
   sync_directory(folder);
 }
 
+/// Tensors of a file under the names that a format has for them.
+struct Renamed {
+  template <class NameOf>
+  Renamed(const WeightFile& from, std::span<const WeightInfo> listed, const NameOf& name_of)
+      : tensors(listed.begin(), listed.end()) {
+    NewNames names;
+    for (WeightInfo& tensor : tensors) {
+      std::string in_format = name_of(tensor.name);
+      names[tensor.name] = in_format;
+      tensor.name = std::move(in_format);
+    }
+    weights = renamed(from, names);
+  }
+
+  std::vector<WeightInfo> tensors;
+  std::unique_ptr<WeightFile> weights;
+};
+
 /// Writes the folder of other programs. The small files come first, as writing them may fail because the
 /// format cannot express the model.
 std::size_t write_exported(const fs::path& folder, const ConvertOptions& options, const StoredModel& source,
@@ -226,15 +265,25 @@ std::size_t write_exported(const fs::path& folder, const ConvertOptions& options
                            WriteProgress progress) {
   const WeightNames& names = source.families().of(model).weight_names();
   names.write_files(folder, model, source.location(), tensors);
-  NewNames new_names;
-  std::vector<WeightInfo> listed(tensors.begin(), tensors.end());
-  for (WeightInfo& tensor : listed) {
-    std::string exported = names.exported_name(tensor.name, model);
-    new_names[tensor.name] = exported;
-    tensor.name = std::move(exported);
-  }
-  return write_model_files(folder, *renamed(source.weights(), new_names), listed, options.shard_bytes,
-                           progress);
+  const Renamed of_format(source.weights(), tensors,
+                          [&](std::string_view name) { return names.exported_name(name, model); });
+  return write_model_files(folder, *of_format.weights, of_format.tensors, options.shard_bytes, progress);
+}
+
+/// The model that a run began with; empty: none, or not known.
+std::string base_of(const StoredModel& source) {
+  return source.location().is_checkpoint ? source.run({}, ConfigUse::kModel).init.from : "";
+}
+
+/// Writes the folder of adapters, likewise.
+std::size_t write_adapters(const fs::path& folder, const StoredModel& source, const FamilyConfig& model,
+                           std::span<const WeightInfo> tensors, WriteProgress progress) {
+  const WeightNames& names = source.families().of(model).weight_names();
+  names.write_adapter_files(folder, model, base_of(source), source.location(), tensors);
+  const Renamed of_format(source.weights(), tensors,
+                          [&](std::string_view name) { return *names.adapter_name(name, model); });
+  write_safetensors_file(folder / kAdapterFile, *of_format.weights, of_format.tensors, progress);
+  return 1;
 }
 
 std::size_t write_output(const ConvertOptions& options, const StoredModel& source, const FamilyConfig* model,
@@ -260,6 +309,9 @@ std::size_t write_output(const ConvertOptions& options, const StoredModel& sourc
       keep_companions(source.location(), folder.temporary() / kCompanionFolder);
       write_model_checkpoint(folder.temporary(), options.to, *model, report.model_config, source, tensors,
                              progress);
+      break;
+    case WeightFormat::kPeft:
+      files = write_adapters(folder.temporary(), source, *model, tensors, progress);
       break;
   }
   folder.commit();
@@ -297,6 +349,8 @@ ConvertReport convert_model(const ConvertOptions& asked, const Families& familie
     source.take_names_of(expected, family.weight_names());
     report.differences = compare_weights(expected, source.weights(), &family.weight_names());
     check_differences(options, report);
+    merge_adapters(options, source, *model);
+    expected = kept_by(options.format, expected_tensors(family, *model), family.weight_names(), *model);
   }
   const std::vector<WeightInfo> tensors = tensors_to_write(options, source.weights(), expected);
   for (const WeightInfo& tensor : tensors) {

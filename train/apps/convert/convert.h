@@ -14,9 +14,10 @@
 namespace moh {
 
 enum class WeightFormat {
-  kSafetensors,   ///< one file, or a folder of shards
-  kHuggingFace,   ///< a folder that transformers opens: tensors, config.json, and the code of a MoH model
-  kMohCheckpoint  ///< a step folder without optimiser state
+  kSafetensors,    ///< one file, or a folder of shards
+  kHuggingFace,    ///< a folder that transformers opens: tensors, config.json, and the code of a MoH model
+  kMohCheckpoint,  ///< a step folder without optimiser state
+  kPeft            ///< a folder that PEFT opens on top of a base model: adapters, and what else was trained
 };
 
 struct ConvertOptions {
@@ -55,6 +56,7 @@ struct ConvertEvents {
 };
 
 /// Reads a model and writes it in another format, block by block, so that memory does not depend on its size.
+/// Adapters (model.lora) are merged into their weights for kHuggingFace, as other programs know the result.
 /// `to` is created atomically. If the model is described and supported, names and shapes are compared first.
 /// Throws CheckpointError for files that cannot be read and for differences, unless these are allowed;
 /// ConfigError if the output format requires a supported model and it is not, or if `to` exists;

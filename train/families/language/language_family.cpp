@@ -17,6 +17,7 @@
 #include "train/families/language/hf/hf_config.h"
 #include "train/families/language/hf/hf_export.h"
 #include "train/families/language/hf/hf_tokenizer.h"
+#include "train/families/language/hf/peft_export.h"
 #include "train/families/language/language_data.h"
 #include "train/families/language/language_run.h"
 #include "train/families/language/language_task.h"
@@ -184,6 +185,18 @@ class LanguageWeightNames final : public WeightNames {
     if (!source.is_hf() && has_tokenizer) complete_tokenizer(folder, ids, run.model.max_positions);
   }
 
+  std::optional<std::string> adapter_name(std::string_view parameter,
+                                          const FamilyConfig& config) const override {
+    return peft_name(parameter, language_run(config).model);
+  }
+  void write_adapter_files(const std::filesystem::path& folder, const FamilyConfig& config,
+                           std::string_view base, const ModelLocation& source,
+                           std::span<const WeightInfo> tensors) const override {
+    LlamaConfig model = spelt_out(language_run(config).model);
+    model.moh.router_precision = router_precision_of(tensors);
+    write_peft_files(folder, model, base, torch_dtype_name(source, tensors));
+  }
+
   std::vector<std::string> settings_in(const std::filesystem::path& folder) const override {
     const std::filesystem::path file = tokenizer_file_in(folder);
     if (file.empty() || is_byte_tokenizer(file)) return {};
@@ -228,6 +241,7 @@ class LanguageWeightNames final : public WeightNames {
       if (is_there) text += std::string(", biases of ") + part;
     if (c.qk_norm) text += ", normalised queries and keys";
     if (c.sliding_window != PerLayer()) text += ", sliding windows";
+    if (c.lora.used()) text += ", adapters of rank " + std::to_string(c.lora.rank);
     return text + ", " + routing_text(c);
   }
 };

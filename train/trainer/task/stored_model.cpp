@@ -13,6 +13,7 @@
 #include "train/weights/checkpoint/checkpoint.h"
 #include "train/weights/checkpoint/train_state.h"
 #include "train/weights/foreign_formats.h"
+#include "train/weights/merged_weights.h"
 #include "train/weights/renamed_weights.h"
 #include "train/weights/weight_writer.h"
 
@@ -142,6 +143,11 @@ void StoredModel::take_mean(std::span<const std::int64_t> numbers) {
     files.push_back(open_weights(other.location_, part_));
   }
   weights_ = averaged(std::move(files));
+}
+
+void StoredModel::take_merged(double scale, std::string_view dtype) {
+  weights();
+  weights_ = merged(std::move(weights_), scale, dtype);
 }
 
 void StoredModel::take_names_of(std::span<const WeightInfo> parameters, const ParameterNames& names) {

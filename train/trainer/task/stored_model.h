@@ -5,6 +5,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "train/trainer/config/load_run_config.h"
@@ -45,6 +46,10 @@ class StoredModel {
   /// a model that is no checkpoint, CheckpointError if one of them is not there or incomplete, or they are of
   /// different models.
   void take_mean(std::span<const std::int64_t> numbers);
+
+  /// Takes the weights with the adapters of the model merged into them (merged_weights.h), `dtype` that of
+  /// the sums. Throws CheckpointError.
+  void take_merged(double scale, std::string_view dtype);
 
   /// Opens the weights under the names of a model's parameters (under_names_of()).
   void take_names_of(std::span<const WeightInfo> parameters, const ParameterNames& names);

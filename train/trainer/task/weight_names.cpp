@@ -23,6 +23,13 @@ void WeightNames::write_files(const std::filesystem::path& folder, const FamilyC
   refuse(folder, "a model of task: " + std::string(config.task()));
 }
 
+void WeightNames::write_adapter_files(const std::filesystem::path& folder, const FamilyConfig& config,
+                                      std::string_view, const ModelLocation&,
+                                      std::span<const WeightInfo>) const {
+  throw ConfigError(error_message(folder.string(), "format peft", "a language model with model.lora",
+                                  "a model of task: " + std::string(config.task())));
+}
+
 std::vector<std::pair<std::string, std::string>> WeightNames::carried_files(
     const ModelLocation& source) const {
   return read_carried(companions(source));

@@ -2,6 +2,7 @@
 
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -53,6 +54,17 @@ class WeightNames : public ParameterNames {
   virtual std::string exported_name(std::string_view parameter, const FamilyConfig&) const {
     return std::string(parameter);
   }
+  /// adapter_name(parameter, config): the name of a parameter in a file of adapters that PEFT reads; nothing
+  /// for those of the base model.
+  virtual std::optional<std::string> adapter_name(std::string_view, const FamilyConfig&) const {
+    return std::nullopt;
+  }
+  /// Writes the files that PEFT needs besides such a file, on top of the model at the path `base` (empty: not
+  /// known). Throws ConfigError for a model without adapters, or that it cannot express; else as
+  /// write_files().
+  virtual void write_adapter_files(const std::filesystem::path& folder, const FamilyConfig& config,
+                                   std::string_view base, const ModelLocation& source,
+                                   std::span<const WeightInfo> tensors) const;
   /// settings_in(folder): settings by which a checkpoint in `folder` is used with the files that it keeps,
   /// not with those that its run was given: "data.tokenizer=PATH".
   virtual std::vector<std::string> settings_in(const std::filesystem::path&) const { return {}; }

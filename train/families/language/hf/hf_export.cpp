@@ -253,11 +253,15 @@ void write_json(const std::filesystem::path& path, const OrderedJson& json) {
 
 }  // namespace
 
+bool has_moh_code(const LlamaConfig& model) {
+  return form_of(model) == HfForm::kMoh;
+}
+
 void write_hf_model_files(const std::filesystem::path& folder, const LlamaConfig& model,
                           std::string_view dtype, const HfTokenIds& tokens) {
   require_known<RouterType>("model.moh.router", model.moh.router, kHfRouters);
   require_known<RoutingRule>("model.moh.routing", model.moh.routing, kHfRoutings);
-  if (form_of(model) == HfForm::kMoh) {
+  if (has_moh_code(model)) {
     write_file_durably(folder / "configuration_moh_llama.py", configuration_moh_llama_py());
     write_file_durably(folder / "modeling_moh_llama.py", modeling_moh_llama_py());
   }

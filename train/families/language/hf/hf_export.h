@@ -20,6 +20,9 @@ namespace moh {
 void write_hf_model_files(const std::filesystem::path& folder, const LlamaConfig& model,
                           std::string_view dtype, const HfTokenIds& tokens = {});
 
+/// Whether transformers needs code for the model, as none of its own classes computes it.
+bool has_moh_code(const LlamaConfig& model);
+
 /// The text of generation_config.json, which tells `generate` the tokens that begin, end and pad a text.
 std::string generation_config_text(const HfTokenIds& tokens);
 /// Writes it. Throws StorageError.
