@@ -103,14 +103,14 @@ class MergedWeights final : public WeightFile {
     const std::size_t bytes = find_safetensors_dtype(tensor.stored_dtype)->bytes();
     std::vector<std::byte> block(static_cast<std::size_t>(count) * bytes);
     weights_->read(tensor, static_cast<std::uint64_t>(begin) * bytes, block);
-    const Tensor values = empty({count}, DType::kFloat32);
+    Tensor values = empty({count}, DType::kFloat32);
     find_conversion(tensor.stored_dtype, kWide)(
         block.data(), reinterpret_cast<std::byte*>(values.data<float>()), static_cast<std::size_t>(count));
     return values;
   }
   /// Elements of W + scale * B A. Rows of which they are a part are multiplied whole.
   Tensor elements(const Merge& merge, std::int64_t begin, std::int64_t count) const {
-    const Tensor sums = wide(*merge.weight, begin, count);
+    Tensor sums = wide(*merge.weight, begin, count);
     if (count == 0) return sums;
     const std::int64_t rank = merge.down->shape[0], width = merge.down->shape[1];
     const std::int64_t first = begin / width, rows = (begin + count - 1) / width + 1 - first;
