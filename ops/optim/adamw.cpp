@@ -8,6 +8,7 @@
 
 #include "core/parallel.h"
 #include "ops/op.h"
+#include "ops/optim/adafactor.h"
 #include "ops/optim/chunks.h"
 #include "ops/optim/kernel_table.h"
 #include "ops/optim/muon.h"
@@ -16,14 +17,14 @@ namespace moh {
 
 namespace {
 
-void check_tensor(const std::string& name, const Tensor& tensor, const Tensor& value, DType dtype) {
+void check_tensor(const std::string& name, const Tensor& tensor, const Tensor& value, const Shape& shape,
+                  DType dtype) {
   if (!tensor.defined()) throw ValueError(error_message("adamw", name, "a tensor", "none"));
   if (tensor.dtype() != dtype) {
     throw DTypeError(error_message("adamw", name, dtype_name(dtype), dtype_name(tensor.dtype())));
   }
-  if (tensor.shape() != value.shape()) {
-    throw ShapeError(error_message("adamw", name, to_string(value.shape()), to_string(tensor.shape())));
-  }
+  if (tensor.shape() != shape)
+    throw ShapeError(error_message("adamw", name, to_string(shape), to_string(tensor.shape())));
   if (tensor.device() != value.device()) {
     throw DeviceError(
         error_message("adamw", name, device_name(value.device()), device_name(tensor.device())));
@@ -41,22 +42,29 @@ void check_parameter(const AdamWParameter& parameter, std::size_t number, const 
                                     device_name(parameter.value.device())));
   }
   visit_floating(dtype, "adamw: " + name, []<class T>() {});
-  const auto check = [&](const char* part, const Tensor& tensor) {
-    check_tensor(name + ": " + part, tensor, parameter.value, accumulate_dtype(dtype));
+  const Shape& whole = parameter.value.shape();
+  const auto check = [&](const char* part, const Tensor& tensor, const Shape& shape) {
+    check_tensor(name + ": " + part, tensor, parameter.value, shape, accumulate_dtype(dtype));
   };
   if (needs_grad) {
     const bool narrow = parameter.grad.defined() && parameter.grad.dtype() == DType::kBFloat16;
-    check_tensor(name + ": grad", parameter.grad, parameter.value,
+    check_tensor(name + ": grad", parameter.grad, parameter.value, whole,
                  narrow && dtype == DType::kBFloat16 ? dtype : accumulate_dtype(dtype));
   }
-  check("exp_avg", parameter.exp_avg);
-  if (parameter.rule() == UpdateRule::kAdamW) check("exp_avg_sq", parameter.exp_avg_sq);
+  if (parameter.rule() == UpdateRule::kAdafactor) {
+    const AdafactorShapes shapes = adafactor_shapes(whole);
+    check("exp_avg_sq", parameter.exp_avg_sq, shapes.exp_avg_sq);
+    check("exp_avg_sq_row", parameter.exp_avg_sq_row, shapes.exp_avg_sq_row);
+  } else {
+    check("exp_avg", parameter.exp_avg, whole);
+    if (parameter.rule() == UpdateRule::kAdamW) check("exp_avg_sq", parameter.exp_avg_sq, whole);
+  }
   if (parameter.orthogonal && parameter.value.rank() != 2) {
     throw ShapeError(error_message("adamw", name, "a matrix, as it is updated by Muon",
                                    to_string(parameter.value.shape())));
   }
   if (dtype == DType::kBFloat16) {
-    check("master", parameter.master);
+    check("master", parameter.master, whole);
   } else if (parameter.master.defined()) {
     throw ValueError(error_message("adamw", name + ": master", "none for a value that is not bfloat16",
                                    describe(parameter.master)));
@@ -83,7 +91,7 @@ template <class A>
 AdamWCoefficients<A> coefficients_of(const AdamWStep& s) {
   const auto k = static_cast<double>(s.step);
   return adamw_coefficients<A>({s.beta1, s.beta2, s.epsilon, s.momentum}, s.grad_scale,
-                               std::sqrt(1.0 - std::pow(s.beta2, k)));
+                               std::sqrt(1.0 - std::pow(s.beta2, k)), std::pow(k, -0.8));
 }
 
 template <class A>
@@ -92,6 +100,11 @@ std::vector<AdamWRate<A>> rates_of(const std::vector<AdamWScale>& scales, const 
   std::vector<AdamWRate<A>> rates;
   for (const AdamWScale& scale : scales) rates.push_back(adamw_rate<A>(scale, s.learning_rate, bias1));
   return rates;
+}
+
+void zero_moments(const AdamWParameter& p) {
+  for (const Tensor* moment : {&p.exp_avg, &p.exp_avg_sq, &p.exp_avg_sq_row})
+    if (moment->defined()) moment->fill(0);
 }
 
 /// The first step's state of all parameters of dtype T, in the chunks and the order of AdamWKernels::update.
@@ -126,22 +139,29 @@ void update(std::span<const AdamWParameter> parameters, const AdamWStep& step) {
                                       nullptr);
 }
 
-/// Updates a matrix by Muon. Its numbers are computed here and copied to its device.
-void update_by_muon(const AdamWParameter& matrix, const AdamWStep& step) {
-  const Device device = matrix.value.device();
+/// Updates a parameter by itself. Its numbers are computed here and copied to its device.
+void update_alone(const AdamWParameter& p, const AdamWStep& step) {
+  const Device device = p.value.device();
   const auto with = [&]<class A>() {
     const KernelTable<AdamWCoefficients<A>> coefficients({coefficients_of<A>(step)}, device);
     const KernelTable<AdamWRate<A>> rates(
-        rates_of<A>({{matrix.weight_decay, matrix.learning_rate_scale, UpdateRule::kMuon}}, step), device);
-    muon(matrix, matrix.grad, {coefficients.data(), rates.data()});
+        rates_of<A>({{p.weight_decay, p.learning_rate_scale, p.rule()}}, step), device);
+    update_one_alone(p, p.grad, {coefficients.data(), rates.data()});
   };
-  if (matrix.value.dtype() == DType::kFloat64)
+  if (p.value.dtype() == DType::kFloat64)
     with.template operator()<double>();
   else
     with.template operator()<float>();
 }
 
 }  // namespace
+
+void update_one_alone(const AdamWParameter& parameter, const Tensor& grad, const StepNumbers& step) {
+  if (parameter.orthogonal)
+    muon(parameter, grad, step);
+  else
+    adafactor(parameter, grad, step);
+}
 
 void check_adamw_parameters(std::span<const AdamWParameter> parameters, bool need_grads) {
   for (std::size_t i = 0; i < parameters.size(); ++i)
@@ -158,13 +178,12 @@ void reset_adamw_state(std::span<const AdamWParameter> all) {
     reset_on_cpu<bfloat16>(parameters);
     reset_on_cpu<double>(parameters);
     for (const AdamWParameter& p : parameters) {
-      if (p.orthogonal) p.exp_avg.fill(0);
+      if (!p.by_elements()) zero_moments(p);
     }
     return;
   }
   for (const AdamWParameter& p : parameters) {
-    p.exp_avg.fill(0);
-    if (p.exp_avg_sq.defined()) p.exp_avg_sq.fill(0);
+    zero_moments(p);
     if (p.master.defined()) p.master.copy_from(p.value);
   }
 }
@@ -182,7 +201,7 @@ void adamw(std::span<const AdamWParameter> parameters, const AdamWStep& step) {
     });
   }
   for (const AdamWParameter& parameter : parameters) {
-    if (parameter.orthogonal) update_by_muon(parameter, step);
+    if (!parameter.by_elements()) update_alone(parameter, step);
   }
 }
 

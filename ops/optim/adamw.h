@@ -8,25 +8,38 @@
 namespace moh {
 
 /// The formulas by which a parameter is updated.
-enum class UpdateRule { kAdamW, kLion, kMuon };
+enum class UpdateRule { kAdamW, kLion, kMuon, kAdafactor };
 
-/// One parameter with its gradient and optimiser state, all of one shape and on one device.
+/// Whether a rule reads all of a matrix to update an element of it.
+constexpr bool takes_whole_matrices(UpdateRule rule) {
+  return rule == UpdateRule::kMuon || rule == UpdateRule::kAdafactor;
+}
+
+/// One parameter with its gradient and optimiser state, all on one device, and of one shape but for
+/// Adafactor's state.
 struct AdamWParameter {
   Tensor value;       ///< float32, bfloat16 or float64; updated
   Tensor grad;        ///< float32 (float64 for float64), or bfloat16 as value; only read
-  Tensor exp_avg;     ///< m, float32 (float64 for float64), zeros before the first step; updated
-  Tensor exp_avg_sq;  ///< v, likewise; undefined with Lion and Muon, which have none
+  Tensor exp_avg;     ///< m, float32 (float64 for float64), zeros before the first step; updated; undefined
+                      ///< with Adafactor
+  Tensor exp_avg_sq;  ///< v, likewise; undefined with Lion and Muon, which have none; of adafactor_shapes()
   Tensor master;      ///< float32 master copy of a bfloat16 value; undefined for other dtypes; updated
   double weight_decay = 0.0;
   double learning_rate_scale = 1.0;  ///< s, a factor of the step's learning rate
   bool narrow_grad = false;          ///< a gradient that is not there yet will be bfloat16
 
-  bool orthogonal = false;  ///< a matrix that Muon updates
+  bool orthogonal = false;     ///< a matrix that Muon updates
+  Tensor exp_avg_sq_row = {};  ///< of Adafactor (ops/optim/adafactor.h)
 
   UpdateRule rule() const {
     if (orthogonal) return UpdateRule::kMuon;
+    if (!exp_avg.defined()) return UpdateRule::kAdafactor;
     return exp_avg_sq.defined() ? UpdateRule::kAdamW : UpdateRule::kLion;
   }
+  /// A tensor of the state: on the parameter's device, and there while the value is on its way from others.
+  const Tensor& moment() const { return exp_avg.defined() ? exp_avg : exp_avg_sq; }
+  /// Whether each element is updated by its own numbers alone, in one pass over all parameters.
+  bool by_elements() const { return rule() == UpdateRule::kAdamW || rule() == UpdateRule::kLion; }
   /// The dtype of the gradient, be it there or not.
   DType grad_type() const {
     if (grad.defined()) return grad.dtype();
@@ -55,9 +68,10 @@ struct AdamWStep {
 /// Lion (Chen et al. 2023, arXiv 2302.06675):
 ///   p = p (1 - s lr weight_decay) - s lr sign(beta1 m + (1 - beta1) g)
 ///   m = beta2 m + (1 - beta2) g
-/// These are updated in one parallel pass, and matrices that are `orthogonal` one by one, by Muon
-/// (ops/optim/muon.h). Throws ShapeError, DTypeError, DeviceError or ValueError, naming the index of the
-/// parameter, before anything is changed. Not differentiable.
+/// These are updated in one parallel pass, and one by one matrices that are `orthogonal`, by Muon
+/// (ops/optim/muon.h), and parameters without m, by Adafactor (ops/optim/adafactor.h). Throws ShapeError,
+/// DTypeError, DeviceError or ValueError, naming the index of the parameter, before anything is changed. Not
+/// differentiable.
 void adamw(std::span<const AdamWParameter> parameters, const AdamWStep& step);
 
 /// Zeroes the moments and copies values to master copies, as before the first step. On the CPU the same

@@ -12,7 +12,7 @@ template <class T, class G = Acc<T>>
 struct AdamWChunk {
   T* value = nullptr;
   const G* grad = nullptr;
-  Acc<T>* exp_avg = nullptr;     ///< none: UpdateRule::kMuon, which is not computed by elements
+  Acc<T>* exp_avg = nullptr;     ///< none: not updated by elements (AdamWParameter::by_elements)
   Acc<T>* exp_avg_sq = nullptr;  ///< none: UpdateRule::kLion
   Acc<T>* master = nullptr;      ///< for bfloat16 only
   std::int64_t count = 0;
@@ -26,13 +26,14 @@ struct AdamWCoefficients {
   A root_scale;  ///< 1 / sqrt(1 - beta2^k)
   A epsilon;
   A momentum, one_minus_momentum;  ///< of Muon
+  A factor_weight;                 ///< k^-0.8, the weight of a step in the means of Adafactor
 };
 
 /// Coefficients of a step for the parameters of one AdamWScale.
 template <class A>
 struct AdamWRate {
   A keep;       ///< 1 - s lr weight_decay
-  A step_size;  ///< s lr / (1 - beta1^k); of Lion and Muon s lr
+  A step_size;  ///< s lr / (1 - beta1^k); of other rules than AdamW s lr
 };
 
 /// Hyperparameters of a parameter, constant over a run. Parameters with equal ones share an AdamWRate.
@@ -47,11 +48,11 @@ struct AdamWBetas {
   double beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8, momentum = 0.95;
 };
 
-/// The coefficients of a step, from root_bias2 = sqrt(1 - beta2^k). constexpr, so that device code may call
-/// it.
+/// The coefficients of a step, from root_bias2 = sqrt(1 - beta2^k) and k^-0.8. constexpr, so that device code
+/// may call it.
 template <class A>
 constexpr AdamWCoefficients<A> adamw_coefficients(const AdamWBetas& betas, double grad_scale,
-                                                  double root_bias2) {
+                                                  double root_bias2, double factor_weight) {
   return {.grad_scale = static_cast<A>(grad_scale),
           .beta1 = static_cast<A>(betas.beta1),
           .one_minus_beta1 = static_cast<A>(1.0 - betas.beta1),
@@ -60,7 +61,8 @@ constexpr AdamWCoefficients<A> adamw_coefficients(const AdamWBetas& betas, doubl
           .root_scale = static_cast<A>(1.0 / root_bias2),
           .epsilon = static_cast<A>(betas.epsilon),
           .momentum = static_cast<A>(betas.momentum),
-          .one_minus_momentum = static_cast<A>(1.0 - betas.momentum)};
+          .one_minus_momentum = static_cast<A>(1.0 - betas.momentum),
+          .factor_weight = static_cast<A>(factor_weight)};
 }
 
 /// Likewise, from bias1 = 1 - beta1^k.

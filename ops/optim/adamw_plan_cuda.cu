@@ -74,7 +74,8 @@ MOH_KERNEL(kThreads) void adamw_plan_kernel(AdamWPlan plan) {
   const double bias1 = 1.0 - power(plan.betas.beta1, *plan.steps);
   const double grad_scale = plan.max_norm > 0 ? clip_scale(norm, plan.max_norm) : 1.0;
   *plan.coefficients =
-      adamw_coefficients<float>(plan.betas, grad_scale, sqrt(1.0 - power(plan.betas.beta2, *plan.steps)));
+      adamw_coefficients<float>(plan.betas, grad_scale, sqrt(1.0 - power(plan.betas.beta2, *plan.steps)),
+                                exp(-0.8 * log(static_cast<double>(*plan.steps))));
   for (std::int64_t i = 0; i < plan.num_scales; ++i)
     plan.rates[i] = adamw_rate<float>(plan.scales[i], *plan.learning_rate, bias1);
 }

@@ -53,12 +53,12 @@ std::vector<AdamWChunk<T, G>> adamw_chunks(std::span<const AdamWParameter> param
     const AdamWScale scale{p.weight_decay, p.learning_rate_scale, p.rule()};
     const auto number = std::find(scales.begin(), scales.end(), scale) - scales.begin();
     if (number == std::ssize(scales)) scales.push_back(scale);
-    A* const squares = p.exp_avg_sq.defined() ? p.exp_avg_sq.data<A>() : nullptr;
+    A* const squares = p.rule() == UpdateRule::kAdamW ? p.exp_avg_sq.data<A>() : nullptr;
     A* const master = p.master.defined() ? p.master.data<A>() : nullptr;
     for (std::int64_t begin = 0; begin < p.value.numel(); begin += most) {
       chunks.push_back({.value = p.value.data<T>() + begin,
                         .grad = p.grad.defined() ? p.grad.data<G>() + begin : nullptr,
-                        .exp_avg = p.orthogonal ? nullptr : p.exp_avg.data<A>() + begin,
+                        .exp_avg = p.by_elements() ? p.exp_avg.data<A>() + begin : nullptr,
                         .exp_avg_sq = squares ? squares + begin : nullptr,
                         .master = master ? master + begin : nullptr,
                         .count = std::min(most, p.value.numel() - begin),

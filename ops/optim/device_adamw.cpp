@@ -5,9 +5,9 @@
 #include <utility>
 
 #include "ops/op.h"
+#include "ops/optim/adafactor.h"
 #include "ops/optim/adamw_plan_kernels.h"
 #include "ops/optim/chunks.h"
-#include "ops/optim/muon.h"
 
 namespace moh {
 
@@ -58,7 +58,7 @@ void DeviceAdamW::add_chunks(const std::vector<AdamWParameter>& parameters, std:
     const std::int64_t elements = parameters[i].value.numel();
     ranges_[i] = {first, elements / each + (elements % each > 0 ? 1 : 0)};
     if (elements > 0) ranges_[i].rate = of_all[static_cast<std::size_t>(first)].rate;
-    if (parameters[i].orthogonal) matrices_[i] = parameters[i];
+    if (!parameters[i].by_elements()) alone_[i] = parameters[i];
     first += ranges_[i].count;
   }
   chunks.grads = {std::move(grads), like_.device()};
@@ -133,14 +133,14 @@ Tensor DeviceAdamW::update(const Tensor& losses,
                                         static_cast<AdamWRate<float>*>(rates_.raw()),
                                         go_.data<std::int32_t>());
   });
-  for (const auto& [number, matrix] : matrices_) update_by_muon(number, matrix.grad);
+  for (const auto& [number, parameter] : alone_) update_alone(number, parameter.grad);
   return outcome;
 }
 
-void DeviceAdamW::update_by_muon(std::size_t parameter, const Tensor& grad) const {
+void DeviceAdamW::update_alone(std::size_t parameter, const Tensor& grad) const {
   const auto* const rates = static_cast<const AdamWRate<float>*>(rates_.raw());
-  muon(matrices_.at(parameter), grad,
-       {coefficients_.raw(), rates + ranges_[parameter].rate, go_.data<std::int32_t>()});
+  update_one_alone(alone_.at(parameter), grad,
+                   {coefficients_.raw(), rates + ranges_[parameter].rate, go_.data<std::int32_t>()});
 }
 
 void DeviceAdamW::begin(const Tensor& losses) const {
@@ -163,7 +163,7 @@ void DeviceAdamW::update_one(std::size_t parameter, const Tensor& grad) const {
     if (grad.dtype() == DType::kFloat32) return update_in.template operator()<Backend>(bfloat16_);
     update_in.template operator()<Backend>(narrow_);
   });
-  if (matrices_.contains(parameter)) update_by_muon(parameter, grad);
+  if (alone_.contains(parameter)) update_alone(parameter, grad);
 }
 
 Tensor DeviceAdamW::finish() const {

@@ -73,12 +73,12 @@ class DeviceAdamW {
   void each_type(const char* op, Fn&& fn) const;
   void decide(const Tensor& losses, const Tensor& square_sums, double max_norm, const Tensor& outcome) const;
   Tensor sum_of_squares() const;
-  void update_by_muon(std::size_t parameter, const Tensor& grad) const;
+  void update_alone(std::size_t parameter, const Tensor& grad) const;
 
   AdamWBetas betas_;
   double max_norm_;
-  Tensor like_;                                     // a parameter
-  std::map<std::size_t, AdamWParameter> matrices_;  // of Muon, by number
+  Tensor like_;                                  // a parameter
+  std::map<std::size_t, AdamWParameter> alone_;  // not updated by elements, by number
   Chunks<float, float> float32_;
   Chunks<bfloat16, float> bfloat16_;
   Chunks<bfloat16, bfloat16> narrow_;

@@ -44,7 +44,7 @@ Tensor orthogonalised(Tensor x) {
   return x;
 }
 
-void muon(const AdamWParameter& matrix, const Tensor& grad, const MuonStep& step) {
+void muon(const AdamWParameter& matrix, const Tensor& grad, const StepNumbers& step) {
   const MemoryPurposeScope purpose(MemoryPurpose::kWorkspace);
   const Tensor& value = matrix.value;
   const std::int64_t count = value.numel();

@@ -1,18 +1,9 @@
 #pragma once
 
-#include <cstdint>
-
 #include "ops/optim/adamw.h"
+#include "ops/optim/step_numbers.h"
 
 namespace moh {
-
-/// Numbers of a step of Muon, in memory of the matrix's device: an AdamWCoefficients and an AdamWRate of the
-/// accumulation dtype of the matrix. If `go` is not null and *go is 0, nothing is changed.
-struct MuonStep {
-  const void* coefficients = nullptr;
-  const void* rate = nullptr;
-  const std::int32_t* go = nullptr;
-};
 
 /// One step of Muon (Jordan et al. 2024, kellerjordan.github.io/posts/muon) for a matrix [R, C], with weight
 /// decay and the step length of Moonlight (Liu et al. 2025, arXiv 2502.16982), which gives an update the root
@@ -22,7 +13,7 @@ struct MuonStep {
 ///   u = momentum m + (1 - momentum) g
 ///   p = p (1 - s lr weight_decay) - s lr 0.2 sqrt(max(R, C)) orthogonalised(u)
 /// `matrix` is an AdamWParameter with `orthogonal`, whose own gradient is not read. Not differentiable.
-void muon(const AdamWParameter& matrix, const Tensor& grad, const MuonStep& step);
+void muon(const AdamWParameter& matrix, const Tensor& grad, const StepNumbers& step);
 
 /// Five steps of Newton-Schulz's iteration, x = a x + (b x x^T + c (x x^T)^2) x with Jordan's coefficients,
 /// from x / |x| (Frobenius): near the closest matrix with orthonormal rows (or columns, if they are fewer),

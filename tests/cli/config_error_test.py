@@ -62,7 +62,7 @@ class ConfigErrors(support.MohTest):
             "bad.yaml:17:10: train.steps: expected an integer of at least 1 (steps), found 0",
             "bad.yaml:18:15: train.batch_size: expected an integer of at least 1 (samples), found -1",
             "bad.yaml:20:10: optim.betas: expected a list of 2 numbers",
-            "bad.yaml:21:9: optim.name: expected one of adamw, lion, muon, found sgd",
+            "bad.yaml:21:9: optim.name: expected one of adamw, lion, muon, adafactor, found sgd",
             "bad.yaml:22:3: optim.lerning_rate: unknown key; did you mean optim.learning_rate?",
             "bad.yaml:24:10: eval.every: expected an integer of at least 0 (steps), found yes",
             "command line: optim.lr=3: optim.lr: unknown key",

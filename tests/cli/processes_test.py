@@ -325,14 +325,15 @@ class Zero(Processes):
             self.assertLess(part.stat().st_size, 0.4 * whole.stat().st_size)
         self.moh("eval", "--checkpoint", "divided")
 
-    def test_lion_is_divided_and_muon_is_not(self):
+    def test_lion_is_divided_and_rules_of_whole_matrices_are_not(self):
         config = self.config({**self.TEXT, "optim.name": "lion", "optim.learning_rate": 0.0003,
                               "schedule.warmup_start": 0.0001})
         self.run_in(2, "train", config, "output.dir=plain")
         self.run_in(2, "train", config, "output.dir=divided", "comm.zero=1", "comm.bucket_mib=1")
         self.assert_close("plain", "divided")
-        message = self.moh("train", config, "optim.name=muon", "comm.zero=1", code=support.CONFIG_ERROR)
-        self.assert_says(message, "comm.zero", "expected 0 with optim.name: muon, which updates whole matrices, found 1")
+        for name in ("muon", "adafactor"):
+            message = self.moh("train", config, f"optim.name={name}", "comm.zero=1", code=support.CONFIG_ERROR)
+            self.assert_says(message, "comm.zero", f"expected 0 with optim.name: {name}, which updates whole matrices, found 1")
 
     def test_adapters_are_divided(self):
         config = self.config({**self.TEXT, "precision": "bfloat16", "model.lora.rank": 2})

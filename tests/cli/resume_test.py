@@ -63,6 +63,9 @@ class KillAndResume(support.MohTest):
     def test_muon(self):
         self.check({"optim.name": "muon"})
 
+    def test_adafactor(self):
+        self.check({"optim.name": "adafactor", "precision": "bfloat16"})
+
     def test_two_threads(self):
         self.check({"threads": 2})
 

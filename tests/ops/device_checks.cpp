@@ -22,6 +22,7 @@
 #include "ops/linalg/linear_kernels.h"
 #include "ops/loss/top1.h"
 #include "ops/moh/balance_bias.h"
+#include "ops/optim/adafactor.h"
 #include "ops/optim/adamw.h"
 #include "ops/optim/clip_grad_norm.h"
 #include "ops/optim/device_adamw.h"
@@ -95,7 +96,7 @@ std::vector<AdamWParameter> some_parameters(Device device) {
 std::vector<Tensor> state_of(const std::vector<AdamWParameter>& parameters) {
   std::vector<Tensor> state;
   for (const AdamWParameter& p : parameters) {
-    for (const Tensor& part : {p.value, p.exp_avg, p.exp_avg_sq, p.master})
+    for (const Tensor& part : {p.value, p.exp_avg, p.exp_avg_sq, p.exp_avg_sq_row, p.master})
       if (part.defined()) state.push_back(part.to(kCpu).clone());
   }
   return state;
@@ -111,32 +112,38 @@ AdamWParameter matrix_of_muon(DType dtype, Device device) {
   return matrix;
 }
 
-/// A GPU multiplies in bfloat16: directions differ by its rounding, in five steps.
-void check_muon(DType dtype) {
+/// A parameter that is updated by itself: two steps on the CPU and the GPU, weights within `tolerance` of
+/// each other; by DeviceAdamW, at once and one by one, the same bits, and no change where there is no update.
+void check_updates_alone(const std::function<AdamWParameter(Device)>& make, double learning_rate,
+                         double tolerance) {
   const Device gpu = open_gpu();
-  const AdamWParameter expected = matrix_of_muon(dtype, kCpu), found = matrix_of_muon(dtype, gpu),
-                       at_once = matrix_of_muon(dtype, gpu), one_by_one = matrix_of_muon(dtype, gpu);
-  const AdamWStep step{.learning_rate = 0.5};
-  adamw({&expected, 1}, step);
-  adamw({&found, 1}, step);
+  const AdamWParameter expected = make(kCpu), found = make(gpu), at_once = make(gpu), one_by_one = make(gpu);
+  constexpr std::int64_t kSteps = 2;
+  for (std::int64_t step = 1; step <= kSteps; ++step) {
+    adamw({&expected, 1}, {.step = step, .learning_rate = learning_rate});
+    adamw({&found, 1}, {.step = step, .learning_rate = learning_rate});
+  }
   const auto master_of = [](const AdamWParameter& p) { return p.master.defined() ? p.master : p.value; };
-  const double length = step.learning_rate * 0.2 * std::sqrt(150.0);
-  check_close(master_of(found).to(kCpu), master_of(expected), 0.02 * length, "weights");
-  check_close(found.exp_avg.to(kCpu), expected.exp_avg, 1e-6, "exp_avg");
-  // By DeviceAdamW the same bits, and nothing changes where there is no update.
+  check_close(master_of(found).to(kCpu), master_of(expected), tolerance, "weights");
+  const auto check_moment = [](const Tensor& on_gpu, const Tensor& on_cpu) {
+    if (on_cpu.defined()) check_close(on_gpu.to(kCpu), on_cpu, 1e-6, "state");
+  };
+  check_moment(found.exp_avg, expected.exp_avg);
+  check_moment(found.exp_avg_sq, expected.exp_avg_sq);
+  check_moment(found.exp_avg_sq_row, expected.exp_avg_sq_row);
   const Tensor losses = tensor_of<double>({1}, {1.0}).to(gpu);
   const auto update_by = [&](const AdamWParameter& p, bool whole) {
     AdamWParameter listed = p;
     if (!whole) listed.grad = {};
     DeviceAdamW update({listed}, {}, 0.0);
-    update.set_learning_rate(step.learning_rate);
+    update.set_learning_rate(learning_rate);
     const auto once = [&](const Tensor& loss) {
       if (whole) return update.update(loss);
       update.begin(loss);
       update.update_one(0, p.grad);
       return update.finish();
     };
-    once(losses);
+    for (std::int64_t step = 1; step <= kSteps; ++step) once(losses);
     const std::vector<Tensor> updated = state_of({p});
     once(full({1}, std::numeric_limits<double>::quiet_NaN(), DType::kFloat64, gpu));
     CHECK(same_bits(state_of({p}), updated));
@@ -145,6 +152,31 @@ void check_muon(DType dtype) {
   update_by(one_by_one, false);
   CHECK(same_bits(state_of({at_once}), state_of({found})));
   CHECK(same_bits(state_of({one_by_one}), state_of({found})));
+}
+
+/// A GPU multiplies in bfloat16: directions differ by its rounding, in five steps.
+void check_muon(DType dtype) {
+  constexpr double kRate = 0.5;
+  check_updates_alone([&](Device device) { return matrix_of_muon(dtype, device); }, kRate,
+                      2 * 0.02 * kRate * 0.2 * std::sqrt(150.0));
+}
+
+/// Adafactor's parameter of this shape.
+AdamWParameter of_adafactor(const Shape& shape, DType dtype, Device device) {
+  AdamWParameter p = parameter(shape.numel(), dtype, device);
+  for (Tensor* part : {&p.value, &p.grad, &p.master}) {
+    if (part->defined()) *part = part->reshape(shape);
+  }
+  const AdafactorShapes state = adafactor_shapes(shape);
+  p.exp_avg = {};
+  p.exp_avg_sq = zeros(state.exp_avg_sq, DType::kFloat32, device);
+  p.exp_avg_sq_row = zeros(state.exp_avg_sq_row, DType::kFloat32, device);
+  return p;
+}
+
+void check_adafactor(DType dtype) {
+  for (const Shape& shape : {Shape{70, 45}, Shape{3, 600}, Shape{700}, Shape{2, 3, 5}})
+    check_updates_alone([&](Device device) { return of_adafactor(shape, dtype, device); }, 0.1, 1e-5);
 }
 
 /// The update of DeviceAdamW, step by step on the CPU.
@@ -479,6 +511,8 @@ void check_optimizer_on_device() {
     check_adamw(DType::kBFloat16);
     check_muon(DType::kFloat32);
     check_muon(DType::kBFloat16);
+    check_adafactor(DType::kFloat32);
+    check_adafactor(DType::kBFloat16);
     const std::vector<Tensor> grads = {normal({20000}, 1).to(DType::kFloat32),
                                        normal({33}, 2).to(DType::kBFloat16)};
     const std::vector<Tensor> on_gpu = {grads[0].to(gpu), grads[1].to(gpu)};

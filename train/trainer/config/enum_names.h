@@ -48,7 +48,7 @@ inline constexpr std::tuple kEnumNames{
     EnumNames<NewRows>{{"mean", "normal", "zeros"}},
     EnumNames<RouterStart>{{"zero", "random", "calibrated"}},
     EnumNames<TeacherKind>{{"twin", "source"}},
-    EnumNames<UpdateRule>{{"adamw", "lion", "muon"}},
+    EnumNames<UpdateRule>{{"adamw", "lion", "muon", "adafactor"}},
     EnumNames<LrSchedule::Kind>{
         {"cosine", "constant", "cosine_from_start", "inverse_sqrt", "linear", "sqrt"}},
     EnumNames<VitPooling>{{"class_token", "mean"}},

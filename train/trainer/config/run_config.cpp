@@ -171,9 +171,10 @@ void add_training(RunConfig& run, Section& root) {
 
   Section& optim = root.section_named("optim", "The optimiser.");
   optim.field("name", run.optim.adamw.rule,
-              "`adamw` (Loshchilov & Hutter 2019), `lion` (Chen et al. 2023, arXiv 2302.06675) or `muon` "
+              "`adamw` (Loshchilov & Hutter 2019), `lion` (Chen et al. 2023, arXiv 2302.06675), `muon` "
               "(Jordan et al. 2024, with the step length of Moonlight, arXiv 2502.16982), which updates the "
-              "matrices inside of layers, and leaves what remains to AdamW: docs/optimisers.md.");
+              "matrices inside of layers, and leaves what remains to AdamW, or `adafactor` (Shazeer & Stern "
+              "2018, arXiv 1804.04235), whose state of a matrix is a row and a column: docs/optimisers.md.");
   optim.field("learning_rate", run.schedule.peak, above(0),
               "Peak learning rate, reached at the end of the warmup.");
   optim.field(

@@ -114,10 +114,12 @@ void check_gradients(const RunConfig& run, Rules& rules) {
   }
 }
 
-void check_muon(const RunConfig& run, Rules& rules) {
-  if (run.optim.adamw.rule == UpdateRule::kMuon && run.comm.zero > 0)
-    rules.refuse({"comm.zero", "optim.name"}, "0 with optim.name: muon, which updates whole matrices",
-                 std::to_string(run.comm.zero));
+void check_whole_matrices(const RunConfig& run, Rules& rules) {
+  const UpdateRule rule = run.optim.adamw.rule;
+  if (!takes_whole_matrices(rule) || run.comm.zero == 0) return;
+  rules.refuse({"comm.zero", "optim.name"},
+               "0 with optim.name: " + std::string(name_of(rule)) + ", which updates whole matrices",
+               std::to_string(run.comm.zero));
 }
 
 /// Refuses settings that need the gradients of a whole step before its first update.
@@ -206,7 +208,7 @@ void check(const RunConfig& run, const FamilyConfig* checkpoint, Rules& rules) {
   check_device(run, rules);
   check_profile(run.profile, rules);
   check_gradients(run, rules);
-  check_muon(run, rules);
+  check_whole_matrices(run, rules);
   check_fused_update(run, rules);
   check_schedule(run.schedule, rules);
   check_cooldown(run, rules);

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "core/error.h"
+#include "ops/optim/adafactor.h"
 
 namespace moh {
 
@@ -28,11 +29,17 @@ std::vector<ParameterUse> uses_of(const Model& model, const AdamWOptions& option
 /// Moments and master copy of `value`, the elements that are updated here.
 void add_state(AdamWParameter& tensors, const Tensor& value, UpdateRule rule) {
   const DType dtype = accumulate_dtype(value.dtype());
+  const auto of_shape = [&](const Shape& shape) { return empty(shape, dtype, value.device()); };
   tensors.value = value;
-  tensors.exp_avg = empty(value.shape(), dtype, value.device());
-  if (rule != UpdateRule::kLion && !tensors.orthogonal)
-    tensors.exp_avg_sq = empty(value.shape(), dtype, value.device());
-  if (value.dtype() == DType::kBFloat16) tensors.master = empty(value.shape(), dtype, value.device());
+  if (value.dtype() == DType::kBFloat16) tensors.master = of_shape(value.shape());
+  if (rule == UpdateRule::kAdafactor) {
+    const AdafactorShapes shapes = adafactor_shapes(value.shape());
+    tensors.exp_avg_sq = of_shape(shapes.exp_avg_sq);
+    tensors.exp_avg_sq_row = of_shape(shapes.exp_avg_sq_row);
+    return;
+  }
+  tensors.exp_avg = of_shape(value.shape());
+  if (rule != UpdateRule::kLion && !tensors.orthogonal) tensors.exp_avg_sq = of_shape(value.shape());
 }
 
 }  // namespace
@@ -62,9 +69,9 @@ AdamW::AdamW(std::vector<NamedParameter> parameters, const std::vector<Parameter
     slots_.push_back({std::move(parameter), std::move(tensors), follows});
   }
   shards_ = std::make_shared<const ParameterShards>(items, bucket_bytes, processes);
-  if (options.rule == UpdateRule::kMuon && shards_->divided())
+  if (takes_whole_matrices(options.rule) && shards_->divided())
     throw ConfigError(
-        error_message("comm.zero", "", "0 with optim.name: muon, which updates whole matrices", "1"));
+        error_message("comm.zero", "", "0 with an optim.name that updates whole matrices", "1"));
   std::vector<AdamWParameter> states;
   for (std::size_t i = 0; i < slots_.size(); ++i) {
     add_state(slots_[i].tensors, shards_->own_part(i, slots_[i].tensors.value), options.rule);
@@ -112,7 +119,7 @@ void AdamW::keep_gradients() {
   if (update_) return;
   for (std::size_t i = 0; i < slots_.size(); ++i) {
     // The device of the moments: the value may still be on its way from other processes.
-    const Device device = slots_[i].tensors.exp_avg.device();
+    const Device device = slots_[i].tensors.moment().device();
     if (device == kCpu) continue;
     Variable& variable = slots_[i].parameter.variable;
     Tensor& grad = slots_[i].tensors.grad;
@@ -248,8 +255,17 @@ std::vector<TensorPart> AdamW::state_parts() const {
     const auto add = [&](const char* kind, const Tensor& tensor) {
       state.push_back(part_of(i, {kind + slots_[i].parameter.name, tensor}));
     };
-    add("exp_avg.", tensors.exp_avg);
-    if (tensors.exp_avg_sq.defined()) add("exp_avg_sq.", tensors.exp_avg_sq);
+    // Of another shape than the parameter, and never divided.
+    const auto add_whole = [&](const char* kind, const Tensor& tensor) {
+      if (tensor.numel() > 0) state.push_back({kind + slots_[i].parameter.name, tensor, 0, tensor.numel()});
+    };
+    if (tensors.rule() == UpdateRule::kAdafactor) {
+      add_whole("exp_avg_sq.", tensors.exp_avg_sq);
+      add_whole("exp_avg_sq_row.", tensors.exp_avg_sq_row);
+    } else {
+      add("exp_avg.", tensors.exp_avg);
+      if (tensors.exp_avg_sq.defined()) add("exp_avg_sq.", tensors.exp_avg_sq);
+    }
     if (tensors.master.defined()) add("master.", tensors.master);
   }
   return state;

@@ -15,8 +15,9 @@
 
 namespace moh {
 
-/// AdamW, Lion or Muon over the parameters of a model (ops/optim/adamw.h has the formulas). State is float32.
-/// A bfloat16 parameter has a float32 master copy, which is updated and then rounded to the parameter.
+/// AdamW, Lion, Muon or Adafactor over the parameters of a model (ops/optim/adamw.h has the formulas). State
+/// is float32. A bfloat16 parameter has a float32 master copy, which is updated and then rounded to the
+/// parameter.
 ///
 /// On a GPU gradients are kept in buffers at fixed addresses, and update() does not block the host.
 ///
@@ -88,8 +89,9 @@ class AdamW {
   std::vector<NamedTensor> weights() const;
   /// The frozen parameters: handles, too.
   const std::vector<NamedTensor>& frozen() const { return frozen_; }
-  /// Moments "exp_avg.NAME", "exp_avg_sq.NAME" (not with Lion) and, for bfloat16, "master.NAME": handles to
-  /// the state, not copies. Whole tensors; where the state is divided, state_parts() has them.
+  /// Moments "exp_avg.NAME" (not with Adafactor), "exp_avg_sq.NAME" (not with Lion), "exp_avg_sq_row.NAME"
+  /// (of matrices with Adafactor) and, for bfloat16, "master.NAME": handles to the state, not copies. Whole
+  /// tensors; where the state is divided, state_parts() has them.
   std::vector<NamedTensor> state() const;
   /// The elements of this process of the same.
   std::vector<TensorPart> state_parts() const;

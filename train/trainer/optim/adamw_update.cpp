@@ -106,7 +106,7 @@ class GpuAdamW final : public AdamWUpdate {
 std::unique_ptr<AdamWUpdate> make_adamw_update(const std::vector<AdamWParameter>& parameters,
                                                const AdamWOptions& options) {
   // The device of the moments: values may still be on their way from other processes.
-  if (parameters.empty() || parameters[0].exp_avg.device() == kCpu)
+  if (parameters.empty() || parameters[0].moment().device() == kCpu)
     return std::make_unique<HostAdamW>(options);
   return std::make_unique<GpuAdamW>(parameters, options);
 }

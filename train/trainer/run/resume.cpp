@@ -100,7 +100,7 @@ TrainState first_state(std::int64_t seed, const Task& task, const StoredCheckpoi
 void load_optimizer_state(const AdamW& optimizer, const StoredCheckpoint& checkpoint) {
   const std::vector<NamedTensor> wanted = optimizer.state();
   for (const NamedTensor& state : wanted) {
-    if (!state.name.starts_with("exp_avg.")) continue;
+    if (!state.name.starts_with("exp_avg.") && !state.name.starts_with("exp_avg_sq.")) continue;
     const auto has = [&](const StoredTensors& file) { return file.find(state.name) != nullptr; };
     if (std::ranges::any_of(checkpoint.optimizer(), has)) continue;
     throw CheckpointError(error_message("checkpoint " + checkpoint_folder_name(checkpoint.step()),

@@ -105,7 +105,7 @@ TEST_CASE("run config: every enumerator has a name") {
   CHECK(names_of(HeadRule()).size() == static_cast<std::size_t>(HeadRule::kLossIncrease) + 1);
   CHECK(names_of(NewRows()).size() == static_cast<std::size_t>(NewRows::kZeros) + 1);
   CHECK(names_of(RouterStart()).size() == static_cast<std::size_t>(RouterStart::kCalibrated) + 1);
-  CHECK(names_of(UpdateRule()).size() == static_cast<std::size_t>(UpdateRule::kMuon) + 1);
+  CHECK(names_of(UpdateRule()).size() == static_cast<std::size_t>(UpdateRule::kAdafactor) + 1);
   CHECK(names_of(LrSchedule::Kind()).size() == static_cast<std::size_t>(LrSchedule::Kind::kSqrt) + 1);
   CHECK(names_of(NonFinitePolicy()).size() == static_cast<std::size_t>(NonFinitePolicy::kSkip) + 1);
 }

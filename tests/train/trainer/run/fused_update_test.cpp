@@ -107,8 +107,8 @@ TEST_CASE("fused update: frozen parameters, and rates of their own") {
   check_same(config, 0.3);
 }
 
-TEST_CASE("fused update: by Lion, and by Muon with AdamW for what it leaves") {
-  for (const UpdateRule rule : {UpdateRule::kLion, UpdateRule::kMuon}) {
+TEST_CASE("fused update: by Lion, by Muon with AdamW for what it leaves, by Adafactor") {
+  for (const UpdateRule rule : {UpdateRule::kLion, UpdateRule::kMuon, UpdateRule::kAdafactor}) {
     RunConfig config = routed(routers::kLearned);
     config.optim.adamw.rule = rule;
     check_same(config, 0.7);
