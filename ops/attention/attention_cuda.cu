@@ -203,11 +203,7 @@ void visit_dropout(const AttentionShape& shape, const Fn& fn) {
 template <class T>
 constexpr bool kHasTensorCores = std::is_same_v<T, bfloat16>;
 
-template <class T>
-bool on_tensor_cores(const AttentionShape& shape) {
-  return kHasTensorCores<T> && TensorCoreAttention::takes(shape.head_dim);
-}
-
+/// The forward pass without tensor cores.
 template <class T>
 void reference_forward(const AttentionForward<T>& args, std::int64_t num_rows) {
   if (args.lists.rows != nullptr) zero_heads(args.out, args.shape);
@@ -278,7 +274,7 @@ void CudaAttention<T>::order_lse(const AttentionShape& shape, const float* natur
 template <class T>
 void CudaAttention<T>::forward(const AttentionForward<T>& args, std::int64_t num_rows) {
   if constexpr (kHasTensorCores<T>) {
-    if (on_tensor_cores<T>(args.shape)) return TensorCoreAttention::forward(args, num_rows);
+    if (TensorCoreAttention::takes(args.shape.head_dim)) return TensorCoreAttention::forward(args, num_rows);
   }
   reference_forward(args, num_rows);
 }
@@ -286,10 +282,7 @@ void CudaAttention<T>::forward(const AttentionForward<T>& args, std::int64_t num
 template <class T>
 void CudaAttention<T>::decode(const AttentionForward<T>& args, std::int64_t num_rows) {
   if constexpr (kHasTensorCores<T>) {
-    if (on_tensor_cores<T>(args.shape)) {
-      if (args.lists.rows != nullptr) zero_heads(args.out, args.shape);
-      return TensorCoreAttention::decode(args, num_rows);
-    }
+    if (TensorCoreAttention::takes(args.shape.head_dim)) return TensorCoreAttention::decode(args, num_rows);
   }
   reference_forward(args, num_rows);
 }
@@ -298,7 +291,7 @@ template <class T>
 void CudaAttention<T>::backward(const AttentionBackward<T>& args, std::int64_t num_rows) {
   const AttentionShape& s = args.shape;
   if constexpr (kHasTensorCores<T>) {
-    if (on_tensor_cores<T>(s)) return TensorCoreAttention::backward(args, num_rows);
+    if (TensorCoreAttention::takes(s.head_dim)) return TensorCoreAttention::backward(args, num_rows);
   }
   if (args.lists.rows != nullptr) zero_heads(args.dq, s, args.dgates);
   const DeviceScratch deltas(static_cast<std::size_t>(num_rows) * sizeof(float));

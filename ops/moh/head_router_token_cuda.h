@@ -16,7 +16,8 @@ constexpr int kWarps = 4, kThreads = kWarps * device::kWarp;
 
 using Args = RouterArgs<float>;
 
-/// A quotient of numbers of heads. A division of 64 bits is a call, around which registers are spilled.
+/// A quotient of numbers of heads, which 32 bits hold: GPUs have no instruction for a division, and one of 64
+/// bits takes several times as many.
 MOH_DEVICE int quotient(std::int64_t heads, std::int64_t by) {
   return static_cast<int>(heads) / static_cast<int>(by);
 }

@@ -163,10 +163,8 @@ void TensorCoreAttention::backward(const AttentionBackward<bfloat16>& args, std:
 
 void TensorCoreAttention::backward_rows(const AttentionBackward<bfloat16>& args, std::int64_t num_rows,
                                         float* deltas) {
-  const AttentionShape& shape = args.shape;
-  if (shape.batch * shape.queries == 0) return;
-  const auto zeros = args.lists.rows == nullptr ? tensor_cores::PassZeros{}
-                                                : tensor_cores::PassZeros::of(args.dq, shape, args.dgates);
+  if (args.shape.batch * args.shape.queries == 0) return;
+  const tensor_cores::PassZeros zeros = tensor_cores::zeros_of(args.lists, args.dq, args.shape, args.dgates);
   tensor_cores::visit_head_width(args.shape.head_dim, [&](auto width) {
     using namespace tensor_cores;
     constexpr PassKernels kNames{.tiles_kernel = "attention_backward_rows",

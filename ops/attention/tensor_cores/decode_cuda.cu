@@ -3,6 +3,7 @@
 #include "ops/attention/tensor_cores/forward_warp.h"
 #include "ops/attention/tensor_cores/head_widths.h"
 #include "ops/attention/tensor_cores/tensor_core_attention.h"
+#include "ops/attention/zero_heads_cuda.h"
 #include "ops/cuda/scratch.h"
 
 // Few query rows against many keys: bound by memory bandwidth, so keys and values are read once, by all
@@ -122,6 +123,7 @@ void launch_decode(const AttentionForward<bfloat16>& args, std::int64_t num_rows
 }  // namespace tensor_cores
 
 void TensorCoreAttention::decode(const AttentionForward<bfloat16>& args, std::int64_t num_rows) {
+  if (args.lists.rows != nullptr) zero_heads(args.out, args.shape);
   if (num_rows == 0) return;
   tensor_cores::visit_head_width(
       args.shape.head_dim, [&](auto width) { tensor_cores::launch_decode<width.value>(args, num_rows); });

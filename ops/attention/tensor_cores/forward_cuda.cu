@@ -25,8 +25,7 @@ bool TensorCoreAttention::takes(std::int64_t head_dim) {
 
 void TensorCoreAttention::forward(const AttentionForward<bfloat16>& args, std::int64_t num_rows) {
   if (args.shape.batch * args.shape.queries == 0) return;
-  const auto zeros = args.lists.rows == nullptr ? tensor_cores::PassZeros{}
-                                                : tensor_cores::PassZeros::of(args.out, args.shape, nullptr);
+  const tensor_cores::PassZeros zeros = tensor_cores::zeros_of(args.lists, args.out, args.shape);
   tensor_cores::visit_head_width(args.shape.head_dim, [&](auto width) {
     using namespace tensor_cores;
     constexpr PassKernels kNames{.tiles_kernel = "attention_forward",

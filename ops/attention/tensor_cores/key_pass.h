@@ -168,8 +168,14 @@ struct PassKernels {
   const char *tiles_kernel, *lists_kernel;
 };
 
-/// What a pass does besides: zeros for all heads, of the dense kernel none.
+/// Zeros for all heads, which a pass over lists writes before its rows.
 using PassZeros = HeadZeros<bfloat16>;
+
+/// The zeros of a view and, if not null, of gates; none where the kernel is dense.
+inline PassZeros zeros_of(const RowLists& lists, const HeadView<bfloat16>& view, const AttentionShape& shape,
+                          float* gates = nullptr) {
+  return lists.rows == nullptr ? PassZeros{} : PassZeros::of(view, shape, gates);
+}
 
 /// Runs a pass over tiles, of any number of keys.
 template <class Warp>

@@ -19,7 +19,7 @@ struct TensorCoreAttention {
   static void forward(const AttentionForward<bfloat16>& args, std::int64_t num_rows);
 
   /// forward() for few queries and many keys, as in generation: many blocks share the keys of a list, and
-  /// those of lists without rows are not read. Other pairs are not written.
+  /// those of lists without rows are not read.
   static void decode(const AttentionForward<bfloat16>& args, std::int64_t num_rows);
 
   /// dq and dgates of the rows of the lists, zeros for other pairs; dk and dv of all keys. The gradient of a
