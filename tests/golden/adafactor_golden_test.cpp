@@ -3,7 +3,6 @@
 #include <catch2/catch.hpp>
 #include <fstream>
 
-#include "models/layers/head_routing.h"
 #include "ops/optim/adafactor.h"
 #include "tests/golden/json_layers.h"
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "models/layers/attention_observer.h"
+#include "models/layers/head_routing.h"
 #include "models/module.h"
 
 /// Layers that a script computes in plain float64: tests/golden/FOLDER/make.py writes layers.json beside it.

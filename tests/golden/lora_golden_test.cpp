@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "models/llm/llama_layers.h"
-#include "tests/golden/json_layers.h"
+#include "tests/golden/llama_layer.h"
 
 using namespace moh;
 using namespace moh::test;
@@ -12,13 +12,8 @@ using namespace moh::test;
 namespace {
 
 LlamaConfig config_of(const Json& file, const Json& golden_case) {
-  LlamaConfig c;
-  c.layers = 1;
-  c.hidden = file["width"];
+  LlamaConfig c = one_layer(file, golden_case);
   c.intermediate = file["inner"];
-  c.heads = file["heads"];
-  c.kv_heads = file["kv_heads"];
-  c.head_dim = file["head_dim"];
   c.norm_eps = file["eps"];
   c.lora = {.rank = golden_case["rank"], .alpha = golden_case["alpha"], .targets = golden_case["targets"]};
   if (golden_case["routed"])

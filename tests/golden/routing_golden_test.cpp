@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "models/llm/llama_layers.h"
-#include "tests/golden/json_layers.h"
+#include "tests/golden/llama_layer.h"
 
 using namespace moh;
 using namespace moh::test;
@@ -14,12 +14,7 @@ using namespace moh::test;
 namespace {
 
 LlamaConfig config_of(const Json& file, const Json& golden_case) {
-  LlamaConfig c;
-  c.layers = 1;
-  c.hidden = file["width"];
-  c.heads = file["heads"];
-  c.kv_heads = file["kv_heads"];
-  c.head_dim = file["head_dim"];
+  LlamaConfig c = one_layer(file, golden_case);
   c.moh.router = golden_case["router"] == "learned" ? routers::kLearned : routers::kQueryNorm;
   if (golden_case.contains("positions")) {
     c.moh.routed = RoutedRows::kQueriesKeysValues;

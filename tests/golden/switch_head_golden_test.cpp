@@ -6,7 +6,7 @@
 
 #include "autograd/node.h"
 #include "models/llm/llama_layers.h"
-#include "tests/golden/json_layers.h"
+#include "tests/golden/llama_layer.h"
 
 using namespace moh;
 using namespace moh::test;
@@ -14,12 +14,7 @@ using namespace moh::test;
 namespace {
 
 LlamaConfig config_of(const Json& file, const Json& golden_case) {
-  LlamaConfig c;
-  c.layers = 1;
-  c.hidden = file["width"];
-  c.heads = golden_case["heads"];
-  c.kv_heads = golden_case["kv_heads"];
-  c.head_dim = file["head_dim"];
+  LlamaConfig c = one_layer(file, golden_case);
   c.switch_head = {golden_case["experts"], golden_case["top_k"]};
   if (golden_case["gate"] == "head") c.attention_gate = AttentionGate::kHead;
   return c;
