@@ -8,7 +8,6 @@
 #include "core/cpu_isa.h"
 #include "core/error.h"
 #include "tests/ops/op_cases.h"
-#include "tests/ops/router_statistics_case.h"
 
 using namespace moh;
 using namespace moh::test;
@@ -592,17 +591,4 @@ TEST_CASE("moh: head counts that contradict each other are refused") {
   Inputs in = variables(logits_for(o));
   CHECK_THROWS_AS(route_heads({}, in[1], in[2], kTokens, o), ValueError);
   CHECK_THROWS_AS(route_heads(in[0], in[1], in[2], kTokens + 1, o), ShapeError);
-}
-
-TEST_CASE("moh: weights of the two-stage router and margins of the selection are means over the tokens") {
-  for (const DType dtype : {DType::kFloat32, DType::kFloat64}) {
-    for (const RouterStatisticsSizes& sizes : kRouterStatisticsSizes)
-      check_router_statistics(sizes, dtype, kCpu);
-  }
-}
-
-TEST_CASE("moh: the margin is that over the first head that is refused, also where logits are equal") {
-  const Tensor z = tensor_of<float>({3, 4}, {0, 3, 1, 2, 5, 5, 5, 4, 1, 1, 1, 1});
-  const Routing r = route_heads({}, Variable(z), {}, 3, {.heads = 4, .num_shared = 0, .top_k = 2});
-  CHECK(r.statistics.slice(1, 2).item() == Approx(1.0 / 3));  // 2 - 1, 5 - 5, 1 - 1
 }
