@@ -9,7 +9,7 @@
 
 namespace moh {
 
-/// What is trained of a linear map whose weight stays as it is (LoRA: Hu et al. 2021, arXiv 2106.09685):
+/// The trained part of a linear map whose weight stays as it is (LoRA: Hu et al. 2021, arXiv 2106.09685):
 /// weight + scale * up down, of rank r.
 struct LowRankAdapter {
   Variable down;  ///< "A" [r, in], the parameter `lora_A.weight`

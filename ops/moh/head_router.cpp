@@ -80,7 +80,7 @@ Grads route_backward(const Saved& saved, const RouterWidths& widths, bool packed
   return grads;
 }
 
-/// What a pass writes, and does not save.
+/// Tensors that a pass writes, and does not save.
 struct Results {
   Tensor gates, selected, balance, statistics;
 };

@@ -21,7 +21,7 @@ struct RouterInputs {
     if (packed.defined()) return packed;
     return routed.defined() ? routed : shared;
   }
-  /// What route_heads records as its inputs.
+  /// The inputs that route_heads records.
   std::vector<Variable> all() const {
     return packed.defined() ? std::vector{packed} : std::vector{shared, routed, type};
   }

@@ -17,6 +17,14 @@ MOH_DEVICE float moved_mean(float v, float mean, const AdamWCoefficients<float>&
   return (1.0F - c.factor_weight) * v + c.factor_weight * (mean + 1e-30F);
 }
 
+/// g^2 of element `at`.
+template <class T, class G>
+MOH_DEVICE float square_at(const AdafactorMatrix<T, G>& of, std::int64_t at,
+                           const AdamWCoefficients<float>& c) {
+  const float g = c.grad_scale * static_cast<float>(of.grad[at]);
+  return g * g;
+}
+
 /// The factor of row `r` in u; 1 without a row.
 template <class T, class G>
 MOH_DEVICE float row_factor(const AdafactorMatrix<T, G>& of, std::int64_t r, const float* row_sum) {
@@ -34,10 +42,8 @@ void adafactor_columns_kernel(AdafactorMatrix<T, G> of, const AdamWCoefficients<
   constexpr int kWarps = kThreads / device::kWarp;
   const std::int64_t column = device::block_x() * device::kWarp + lane;
   float sum = 0;
-  for (std::int64_t r = warp; column < of.columns && r < of.rows; r += kWarps) {
-    const float g = c.grad_scale * static_cast<float>(of.grad[r * of.columns + column]);
-    sum += g * g;
-  }
+  for (std::int64_t r = warp; column < of.columns && r < of.rows; r += kWarps)
+    sum += square_at(of, r * of.columns + column, c);
   float* const sums = device::shared_memory<float>();
   sums[device::thread_x()] = sum;
   device::sync_block();
@@ -55,10 +61,8 @@ void adafactor_rows_kernel(AdafactorMatrix<T, G> of, const AdamWCoefficients<flo
   const AdamWCoefficients<float> c = *coefficients;
   const std::int64_t r = device::block_x();
   float sum = 0;
-  for (std::int64_t i = device::thread_x(); i < of.columns; i += device::block_threads()) {
-    const float g = c.grad_scale * static_cast<float>(of.grad[r * of.columns + i]);
-    sum += g * g;
-  }
+  for (std::int64_t i = device::thread_x(); i < of.columns; i += device::block_threads())
+    sum += square_at(of, r * of.columns + i, c);
   sum = reduce_block(sum, Sum{}, device::shared_memory<float>());
   if (device::thread_x() == 0) of.row[r] = moved_mean(of.row[r], sum / static_cast<float>(of.columns), c);
 }

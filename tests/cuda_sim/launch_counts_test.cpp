@@ -1,5 +1,5 @@
 // Kernels that the attention of a MoH-LLaMA3-8B layer launches, by lists and within KV groups: the table of
-// docs/continue_tuning.md.
+// docs/continue_tuning.md; and that gradients of one input are added up without any.
 
 #include <catch2/catch.hpp>
 #include <functional>

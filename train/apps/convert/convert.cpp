@@ -189,7 +189,7 @@ void check_differences(const ConvertOptions& options, const ConvertReport& repor
            : "a model in this format needs all its parameters; name the right one with --config"));
 }
 
-/// Of the tensors of a model, those that the format keeps.
+/// The tensors of a model that the format keeps.
 std::vector<WeightInfo> kept_by(WeightFormat format, std::vector<WeightInfo> tensors,
                                 const WeightNames& names, const FamilyConfig& model) {
   if (format == WeightFormat::kPeft)

@@ -21,7 +21,7 @@ namespace moh {
 
 namespace {
 
-/// What is trained where most of a model is not; empty where all of it is.
+/// The trained part of a model with adapters; empty without.
 std::string describe_adapters(const Llama& model) {
   const std::int64_t rank = model.config().lora.rank;
   if (rank == 0) return "";
