@@ -20,7 +20,7 @@ RouterLogits RouterLogits::unpacked() const {
   RouterLogits result;
   std::vector<Variable*> places;
   std::vector<std::int64_t> parts;
-  for (const auto [place, width] :
+  for (const auto& [place, width] :
        {std::pair{&result.routed, widths.routed}, std::pair{&result.type, widths.type},
         std::pair{&result.shared, widths.shared}}) {
     if (width == 0) continue;
