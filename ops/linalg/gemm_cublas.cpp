@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <array>
-#include <limits>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -208,18 +207,15 @@ class Gemms {
       cuda::set_zero(trial.c, bytes);
     }
     DeviceClock clock(Device{Device::Type::kCuda});
-    std::vector<double> shortest(ways.size(), std::numeric_limits<double>::infinity());
     const auto fastest = fastest_of(ways.size(), kRounds, [&](std::size_t i) -> std::optional<double> {
       clock.clear();
       const DeviceClock::Mark begin = clock.mark();
       if (run(gemm, ways[i], trial) != CUBLAS_STATUS_SUCCESS) return std::nullopt;
-      const double seconds = clock.seconds(begin, clock.mark());
-      shortest[i] = std::min(shortest[i], seconds);
-      return seconds;
+      return clock.seconds(begin, clock.mark());
     });
     if (!fastest) return std::nullopt;
-    searches_.push_back({name, ways.size(), shortest.front(), shortest[*fastest]});
-    const Candidate way = ways[*fastest];
+    searches_.push_back({name, ways.size(), fastest->first_seconds, fastest->seconds});
+    const Candidate way = ways[fastest->candidate];
     GemmAlgorithm found = settings_of(way.algorithm.algorithm);
     found.fused = way.product->is_whole();
     known_.add(name, found);

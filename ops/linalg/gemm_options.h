@@ -32,7 +32,7 @@ void set_gemm_options(const GemmOptions& options);
 struct GemmSearch {
   std::string name;
   std::size_t candidates = 0;  ///< algorithms that were timed
-  double first_seconds = 0;    ///< of the first of them in the order that cuBLASLt proposes
+  double first_seconds = 0;    ///< of the first that runs, in the order that cuBLASLt proposes
   double best_seconds = 0;
 };
 /// The searches of this process so far, in their order.
