@@ -45,8 +45,8 @@ struct Variable::State {
   bool requires_grad = false;
   // A leaf:
   Tensor grad;
-  std::optional<DType> grad_dtype;  // accumulate_dtype() of the value's, unless set
-  Tensor grad_buffer;  // holds the gradient if defined (keep_gradient_in); else the gradient is any tensor
+  std::optional<DType> grad_dtype;     // accumulate_dtype() of the value's, unless set
+  std::function<Tensor()> grad_place;  // of the gradient's buffer (keep_gradient_in); else it is any tensor
   GradientHook hook;
   std::shared_ptr<PendingValue> pending;
   // An op's output:
@@ -142,9 +142,9 @@ void Engine::add_to_leaf(const Variable& leaf, Tensor grad) {
   if (state.grad.defined()) return state.grad.add(grad);
   const DType wanted = leaf.grad_dtype();
   const MemoryPurposeScope purpose(MemoryPurpose::kGradient);
-  if (state.grad_buffer.defined()) {
-    state.grad_buffer.copy_from(grad);
-    state.grad = state.grad_buffer;
+  if (state.grad_place) {
+    state.grad = state.grad_place();
+    state.grad.copy_from(grad);
   } else if (grad.dtype() != wanted) {
     state.grad = grad.to(wanted);
   } else if (grad.is_unique()) {  // no other reader: take the tensor without a copy
@@ -207,7 +207,8 @@ void Variable::set_grad_dtype(DType dtype) {
   MOH_CHECK(dtype == accumulate_dtype(value().dtype()) || dtype == value().dtype(),
             "a gradient has the dtype of its leaf, or the one it is summed in");
   if (dtype == grad_dtype()) return;
-  state_->grad = state_->grad_buffer = Tensor();
+  state_->grad = Tensor();
+  state_->grad_place = {};
   state_->grad_dtype = dtype;
 }
 
@@ -219,7 +220,7 @@ void Variable::accumulate_grad(const Tensor& grad) {
 const Tensor& Variable::begin_grad() {
   MOH_CHECK(is_leaf() && requires_grad() && !state_->grad.defined(), "only a leaf's first gradient is begun");
   const MemoryPurposeScope purpose(MemoryPurpose::kGradient);
-  state_->grad = state_->grad_buffer.defined() ? state_->grad_buffer : empty(shape(), grad_dtype(), device());
+  state_->grad = state_->grad_place ? state_->grad_place() : empty(shape(), grad_dtype(), device());
   return state_->grad;
 }
 
@@ -228,10 +229,14 @@ void Variable::zero_grad() {
 }
 
 void Variable::keep_gradient_in(Tensor buffer) {
-  MOH_CHECK(is_leaf() && requires_grad(), "only leaves that require a gradient keep one");
   MOH_CHECK(buffer.shape() == shape() && buffer.dtype() == grad_dtype() && buffer.device() == device(),
             "the buffer is of the gradient's shape, dtype and device");
-  state_->grad_buffer = std::move(buffer);
+  keep_gradient_in([buffer = std::move(buffer)] { return buffer; });
+}
+
+void Variable::keep_gradient_in(std::function<Tensor()> place) {
+  MOH_CHECK(is_leaf() && requires_grad(), "only leaves that require a gradient keep one");
+  state_->grad_place = std::move(place);
 }
 
 void Variable::on_gradient(GradientHook hook) {

@@ -59,6 +59,9 @@ class Variable {
   /// From now on the gradient is accumulated in `buffer` (the leaf's shape, the gradient's dtype), so that
   /// its address is fixed. The first contribution after zero_grad() overwrites the contents.
   void keep_gradient_in(Tensor buffer);
+  /// Likewise, in the buffer that `place` returns when the first contribution after zero_grad() comes; with
+  /// an empty function, in any memory.
+  void keep_gradient_in(std::function<Tensor()> place);
   /// Replaces the leaf's hook; an empty function removes it.
   void on_gradient(GradientHook hook);
 

@@ -128,6 +128,9 @@ void require_persistent(const void*, std::size_t, const char*) {
 void record_event(void*, Queue) {
   not_open();
 }
+void wait_for(Queue, void*) {
+  not_open();
+}
 bool reached(void*) {
   not_open();
 }

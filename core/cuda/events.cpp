@@ -22,6 +22,10 @@ void record_event(void* event, Queue queue) {
   MOH_CUDA_CALL(cudaEventRecord(static_cast<cudaEvent_t>(event), stream(queue)));
 }
 
+void wait_for(Queue waiter, void* event) {
+  MOH_CUDA_CALL(cudaStreamWaitEvent(stream(waiter), static_cast<cudaEvent_t>(event), 0));
+}
+
 bool reached(void* event) {
   const cudaError_t status = cudaEventQuery(static_cast<cudaEvent_t>(event));
   if (status != cudaErrorNotReady) check(status, "cudaEventQuery");

@@ -62,6 +62,8 @@ void require_persistent(const void* begin, std::size_t bytes, const char* what);
 
 /// record_event() (core/cuda/backend.h) in a queue.
 void record_event(void* event, Queue queue);
+/// Work that is enqueued to `waiter` from now on begins after the event's last record.
+void wait_for(Queue waiter, void* event);
 /// Whether the device has reached the event's last record; does not wait.
 bool reached(void* event);
 

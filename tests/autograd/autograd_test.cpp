@@ -6,6 +6,7 @@
 #include "core/allocator.h"
 #include "core/error.h"
 #include "core/random.h"
+#include "ops/elementwise/scale.h"
 #include "ops/norm/rms_norm.h"
 #include "tests/ops/op_cases.h"
 
@@ -257,6 +258,26 @@ TEST_CASE("autograd: a gradient with a place of its own is gathered there") {
     }
     CHECK_THROWS_AS(x.keep_gradient_in(zeros({4}, DType::kFloat32)), InternalError);
   }
+}
+
+TEST_CASE("autograd: the place of a gradient is asked for when its first contribution comes") {
+  const Variable x(full({3}, 2.0, DType::kFloat32), true);
+  Variable leaf = x;
+  std::vector<Tensor> places;
+  leaf.keep_gradient_in([&] { return places.emplace_back(full({3}, NAN, DType::kFloat32)); });
+  for (int pass = 0; pass < 2; ++pass) {
+    leaf.zero_grad();
+    CHECK(std::ssize(places) == pass);
+    scale(x, 1.5).backward(full({3}, 1.0, DType::kFloat32));
+    scale(x, 2.5).backward(full({3}, 1.0, DType::kFloat32));
+    REQUIRE(std::ssize(places) == pass + 1);
+    CHECK(x.grad().shares_storage_with(places.back()));
+    CHECK(places.back().data<float>()[2] == 4.0F);
+  }
+  leaf.zero_grad();
+  leaf.keep_gradient_in(std::function<Tensor()>());
+  CHECK(leaf.begin_grad().shares_storage_with(leaf.grad()));
+  CHECK(places.size() == 2);
 }
 
 TEST_CASE("autograd: gradcheck notices a wrong backward pass that a sum of outputs would hide") {
