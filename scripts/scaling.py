@@ -102,7 +102,7 @@ def step(machine, training, count, mfu, zero, bucket):
         return None
     compute = training.flops / count / (mfu * machine.flops)
     rounds = max(1, training.micro_batches // count)  # micro-batches of a GPU
-    backward, forward = compute / rounds * 2 / 3, compute / rounds / 3  # of the last one, of the next step's first one
+    backward, forward = compute / rounds * 2 / 3, compute / rounds / 3  # of one of them
     gradients = 4 * training.parameters
     buckets = max(1, math.ceil(gradients / bucket))
     update_bytes = {2: 30, 4: 28}[training.value_bytes] * training.parameters / (count if zero else 1)
@@ -118,8 +118,9 @@ def step(machine, training, count, mfu, zero, bucket):
         to be there when it begins."""
         return max(communication - computing * (1 - 1 / buckets), communication / buckets)
 
-    exposed = beside(reduced, backward) + beside(gathered, forward)
-    return Step(compute, update_bytes / (machine.memory * machine.reached), reduced + gathered, exposed)
+    reductions = rounds if zero == 2 else 1
+    exposed = reductions * beside(reduced, backward) + beside(gathered, forward)
+    return Step(compute, update_bytes / (machine.memory * machine.reached), reductions * reduced + gathered, exposed)
 
 
 def planned(moh, config, settings):
@@ -172,7 +173,7 @@ def main():
         plan = planned(arguments.moh, config, arguments.set)
         training, items = training_of(plan)
         mfu = mfu_of(arguments, machine, plan)
-        for zero in (0, 1):
+        for zero in (0, 1, 2):
             print(f"\n`{config}`, comm.zero: {zero}, {mfu:.0%} of {machine.flops / 1e12:.0f} TFLOP/s, "
                   f"{items} items a step, buckets of {arguments.bucket_mib} MiB\n")
             table(machine, training, items, mfu, zero, arguments.bucket_mib << 20)

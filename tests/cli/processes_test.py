@@ -316,14 +316,25 @@ class Zero(Processes):
         config = self.config({**self.TEXT, "train.accumulate": 6, "eval.every": 3, "train.steps": 9,
                               "schedule.decay_steps": 9})
         self.run_in(3, "train", config, "output.dir=plain")
-        self.run_in(3, "train", config, "output.dir=divided", "comm.zero=1", "comm.bucket_mib=1")
-        self.assert_close("plain", "divided")
-        (whole,), parts = self.shards("plain"), self.shards("divided")
-        self.assertEqual([path.name for path in parts],
-                         [f"optimizer-{rank:05}-of-00003.safetensors" for rank in range(3)])
-        for part in parts:
-            self.assertLess(part.stat().st_size, 0.4 * whole.stat().st_size)
-        self.moh("eval", "--checkpoint", "divided")
+        (whole,) = self.shards("plain")
+        for zero in (1, 2):
+            divided = f"divided_{zero}"
+            self.run_in(3, "train", config, f"output.dir={divided}", f"comm.zero={zero}", "comm.bucket_mib=1")
+            self.assert_close("plain", divided)
+            self.assertEqual([path.name for path in self.shards(divided)],
+                             [f"optimizer-{rank:05}-of-00003.safetensors" for rank in range(3)])
+            for part in self.shards(divided):
+                self.assertLess(part.stat().st_size, 0.4 * whole.stat().st_size)
+            self.moh("eval", "--checkpoint", divided)
+
+    def test_gradients_of_one_micro_batch_have_the_same_bits_divided_or_not(self):
+        for gradients in ("float32", "bfloat16"):
+            config = self.config({**self.TEXT, "precision.weights": "bfloat16", "precision.gradients": gradients,
+                                  "train.accumulate": 3})
+            for zero in (1, 2):
+                self.run_in(3, "train", config, f"output.dir={gradients}_{zero}", f"comm.zero={zero}", "comm.gradients=bfloat16")
+            for one, two in zip(self.shards(f"{gradients}_1"), self.shards(f"{gradients}_2"), strict=True):
+                self.assertEqual(one.read_bytes(), two.read_bytes())
 
     def test_lion_is_divided_and_rules_of_whole_matrices_are_not(self):
         config = self.config({**self.TEXT, "optim.name": "lion", "optim.learning_rate": 0.0003,
@@ -336,11 +347,11 @@ class Zero(Processes):
             self.assert_says(message, "comm.zero", f"expected 0 with optim.name: {name}, which updates whole matrices, found 1")
 
     def test_adapters_are_divided(self):
-        config = self.config({**self.TEXT, "precision": "bfloat16", "model.lora.rank": 2})
-        for zero in (0, 1):
+        config = self.config({**self.TEXT, "precision": "bfloat16", "model.lora.rank": 2, "train.accumulate": 2})
+        for zero in (0, 1, 2):
             self.run_in(2, "train", config, f"output.dir=zero_{zero}", f"comm.zero={zero}", "checkpoint.every=4")
-        first, second = (self.newest(f"zero_{zero}") / "model.safetensors" for zero in (0, 1))
-        self.assertEqual(first.read_bytes(), second.read_bytes())
+        models = {(self.newest(f"zero_{zero}") / "model.safetensors").read_bytes() for zero in (0, 1, 2)}
+        self.assertEqual(len(models), 1)
 
     def test_master_copies_of_bfloat16_are_divided(self):
         config = self.config({**self.TEXT, "precision": "bfloat16"})
@@ -349,22 +360,23 @@ class Zero(Processes):
         for a, b in zip(*(support.losses(self.folder / run) for run in ("plain", "divided"))):
             self.assertLess(abs(a - b), 1e-3 * a)  # a rounding of the norm may round a weight the other way
 
-    def test_a_run_goes_on_in_another_number_of_processes(self):
+    def test_a_run_goes_on_in_another_number_of_processes_and_another_stage(self):
         config = self.config(self.TEXT)
         self.moh("train", config, "output.dir=whole")
         self.run_in(2, "train", config, "train.steps=4", "comm.zero=1")
-        self.moh("train", config, "--resume", "train.steps=8")
-        self.run_in(4, "train", config, "--resume", "comm.zero=1")
+        self.run_in(4, "train", config, "--resume", "train.steps=8", "comm.zero=2")
+        self.moh("train", config, "--resume")
         self.assert_close("whole", "run")
         self.assert_each_step_once("run", 12, 4)
 
     def test_the_same_bits_after_a_resume(self):
-        config = self.config({**self.TEXT, "comm.zero": 1})
-        self.run_in(2, "train", config, "output.dir=whole")
-        self.run_in(2, "train", config, "train.steps=5")
-        self.run_in(2, "train", config, "--resume")
-        self.assertEqual([path.read_bytes() for path in self.shards("whole")],
-                         [path.read_bytes() for path in self.shards("run")])
+        for zero in (1, 2):
+            config = self.config({**self.TEXT, "comm.zero": zero, "output.dir": f"run_{zero}"})
+            self.run_in(2, "train", config, f"output.dir=whole_{zero}")
+            self.run_in(2, "train", config, "train.steps=5")
+            self.run_in(2, "train", config, "--resume")
+            self.assertEqual([path.read_bytes() for path in self.shards(f"whole_{zero}")],
+                             [path.read_bytes() for path in self.shards(f"run_{zero}")])
 
     def test_traces_show_what_the_forward_pass_waits_for(self):
         config = self.config({**self.TEXT, "comm.zero": 1, "comm.bucket_mib": 1, "profile.steps": [3, 4],

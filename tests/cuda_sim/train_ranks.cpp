@@ -38,8 +38,9 @@ struct Arguments {
   /// The fault of rank 1. "order": two buckets of different sizes are swapped; "swap": two of one size;
   /// "count": an element is missing; "abort": the communicator is used after its end. "none".
   std::string fault;
-  std::vector<std::string> settings;  ///< "zero", "unclipped", "bfloat16", "global"
+  std::vector<std::string> settings;  ///< "zero1", "zero2", "unclipped", "bfloat16", "global"
   bool has(std::string_view setting) const { return std::ranges::find(settings, setting) != settings.end(); }
+  std::int64_t zero() const { return has("zero2") ? 2 : has("zero1") ? 1 : 0; }
 };
 
 /// Hands on the calls, with the fault.
@@ -110,8 +111,8 @@ RunConfig config_of(const Arguments& arguments, Device device) {
   config.train.accumulate = arguments.micro_batches;
   if (arguments.backend == "nccl") config.comm.bucket_mib = 0;  // a bucket for each parameter
   config.cuda_graph = arguments.graph;
-  config.comm.zero = arguments.has("zero") ? 1 : 0;
-  if (arguments.has("zero")) config.comm.bucket_mib = 0;
+  config.comm.zero = arguments.zero();
+  if (config.comm.zero > 0) config.comm.bucket_mib = 0;
   if (arguments.has("unclipped")) config.optim.adamw.clip_grad_norm = 0;
   if (arguments.has("bfloat16")) config.precision = Precision::kBFloat16;
   if (arguments.has("qk_norm")) model_of(config).qk_norm = true;  // two parameters of one size in succession
@@ -128,7 +129,7 @@ std::uint64_t train(TrainingRun& run, const Arguments& arguments, Faulty* faulty
   }
   if (arguments.graph && !run.captured()) throw ValueError("the step was not captured");
   run.complete_parameters();
-  const bool divided = arguments.has("zero") || arguments.has("unclipped");  // no rank has all moments
+  const bool divided = arguments.zero() > 0 || arguments.has("unclipped");  // no rank has all moments
   for (const Tensor& tensor : divided ? run.values() : run.state())
     digest = mixed(digest, tensor.raw(), tensor.bytes());
   return digest;

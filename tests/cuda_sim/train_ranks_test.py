@@ -73,11 +73,13 @@ class TrainRanks(unittest.TestCase):
             with self.subTest(more):
                 expected = self.digest(2, how="eager", settings=("unclipped", *more))
                 for timing in ("at_once", "late", "ahead"):
-                    divided = self.digest(2, timing=timing, settings=("zero", "unclipped", *more))
-                    self.assertEqual(divided, expected, timing)
-        expected = self.digest(2, how="eager", micro_batches=4, settings=("zero",))
-        for timing in ("late", "ahead"):
-            self.assertEqual(self.digest(2, timing=timing, micro_batches=4, settings=("zero",)), expected, timing)
+                    for stage in ("zero1", "zero2"):
+                        divided = self.digest(2, timing=timing, settings=(stage, "unclipped", *more))
+                        self.assertEqual(divided, expected, (timing, stage))
+        for stage in ("zero1", "zero2"):
+            expected = self.digest(2, how="eager", micro_batches=4, settings=(stage,))
+            for timing in ("late", "ahead"):
+                self.assertEqual(self.digest(2, timing=timing, micro_batches=4, settings=(stage,)), expected, (timing, stage))
 
     def test_loads_of_the_whole_step_are_those_of_both(self):
         expected = self.digest(1, how="eager", settings=("global",))
@@ -85,7 +87,7 @@ class TrainRanks(unittest.TestCase):
         for timing in ("at_once", "late", "ahead"):
             self.assertEqual(self.digest(2, timing=timing, settings=("global",)), expected, timing)
         expected = self.digest(2, how="eager", settings=("global", "unclipped"))
-        self.assertEqual(self.digest(2, timing="ahead", settings=("global", "unclipped", "zero")), expected)
+        self.assertEqual(self.digest(2, timing="ahead", settings=("global", "unclipped", "zero1")), expected)
 
     def test_another_order_on_one_rank_is_found(self):
         codes, outputs = self.run_ranks(2, timing="ahead", fault="order")

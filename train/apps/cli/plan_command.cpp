@@ -93,8 +93,10 @@ void add_plan(const Commands& commands) {
       "Number of GPUs, which share the samples of each step (data parallelism); implies device=cuda");
   command.add_option("--devices", args.devices, "Number of devices of the configuration's kind, GPU or CPU")
       ->excludes(gpus);
-  command.add_option("--zero", options.zero,
-                     "Stage of ZeRO in place of comm.zero: 1 shards the optimiser's state among the devices");
+  command.add_option(
+      "--zero", options.zero,
+      "Stage of ZeRO in place of comm.zero: 1 shards the optimiser's state among the devices, 2 "
+      "the gradients, too");
   CLI::Option* gpu_memory = command.add_option(
       "--gpu-memory", args.gpu_memory,
       "Memory of each GPU: 141GB (decimal), 79.6GiB (binary), or bytes; implies device=cuda");

@@ -103,7 +103,7 @@ DryStep dry_step(const RunConfig& asked, const MakeTask& make_task, DryStepAt at
   const std::unique_ptr<Communicator> others =
       dry_processes(config.comm.zero > 0 ? static_cast<int>(processes) : 1);
   AdamW optimizer(task->model(), config.optim.adamw, *others, config.comm.bucket_bytes());
-  TrainStep step(*task, optimizer, config);
+  TrainStep step(*task, optimizer, config, *others);
   task->seek(0, {});
 
   DryStep result;

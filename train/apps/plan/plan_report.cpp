@@ -177,23 +177,34 @@ void write_time(std::ostream& out, const TrainingPlan& plan) {
   if (!peak.hint.empty()) fmt::print(out, "  on this GPU {} TFLOP/s\n", peak.hint);
 }
 
+/// What the stages of ZeRO divide.
+const char* divided_by(std::int64_t zero) {
+  return zero == 1 ? "the optimiser's state" : "the optimiser's state and gradients";
+}
+
+/// "Each holds the model and its gradients, and 1/8 of the optimiser's state (comm.zero: 1)."
+std::string holdings(std::int64_t zero, std::int64_t devices) {
+  if (zero == 0)
+    return "Each holds the model and its gradients, and all of the optimiser's state, which --zero 1 would "
+           "divide.";
+  return fmt::format("Each holds the model{}, and 1/{} of {} (comm.zero: {}).",
+                     zero == 1 ? " and its gradients" : "", devices, divided_by(zero), zero);
+}
+
 void write_notes(std::ostream& out, const TrainingPlan& plan) {
-  const bool divided = plan.config.comm.zero > 0;
-  if (plan.options.gpus == 1) {
-    if (divided) {
-      fmt::print(out,
-                 "\ncomm.zero: 1 divides the optimiser's state among processes, and this is the plan of a "
-                 "single one, with all of it; {} N plans each of N.\n",
-                 plan.config.device == kCpu ? "--devices" : "--gpus");
-    }
-    return;
+  const std::int64_t zero = plan.config.comm.zero, devices = plan.options.gpus;
+  if (devices > 1) {
+    fmt::print(out,
+               "\n{} devices share the samples of each step (data parallelism). {}\n"
+               "Your MFU has to include gradient communication.\n",
+               devices, holdings(zero, devices));
+  } else if (zero > 0) {
+    fmt::print(
+        out,
+        "\ncomm.zero: {} divides {} among processes, and this is the plan of a single one, with all of "
+        "it; {} N plans each of N.\n",
+        zero, divided_by(zero), plan.config.device == kCpu ? "--devices" : "--gpus");
   }
-  fmt::print(out,
-             "\n{} devices share the samples of each step (data parallelism). Each holds the model and its "
-             "gradients, and {}.\nYour MFU has to include gradient communication.\n",
-             plan.options.gpus,
-             divided ? fmt::format("1/{} of the optimiser's state (comm.zero: 1)", plan.options.gpus)
-                     : "all of the optimiser's state, which --zero 1 would divide");
 }
 
 }  // namespace

@@ -120,7 +120,7 @@ void AdamW::keep_gradients() {
   for (std::size_t i = 0; i < slots_.size(); ++i) {
     // The device of the moments: the value may still be on its way from other processes.
     const Device device = slots_[i].tensors.moment().device();
-    if (device == kCpu) continue;
+    if (device == kCpu || slots_[i].gradient_sum.defined()) continue;
     Variable& variable = slots_[i].parameter.variable;
     Tensor& grad = slots_[i].tensors.grad;
     const MemoryPurposeScope purpose(MemoryPurpose::kGradient);
@@ -136,8 +136,14 @@ void AdamW::keep_gradients() {
     with_buffers.push_back(slots_[i].tensors);
     Tensor& grad = with_buffers.back().grad;
     if (grad.defined()) grad = shards_->own_part(i, grad);
+    if (slots_[i].gradient_sum.defined()) grad = slots_[i].gradient_sum;
   }
   make_update(with_buffers);
+}
+
+void AdamW::take_gradients_from(const std::vector<Tensor>& sums) {
+  MOH_CHECK(!update_ && sums.size() == slots_.size(), "a sum for each parameter, from the first update on");
+  for (std::size_t i = 0; i < slots_.size(); ++i) slots_[i].gradient_sum = sums[i];
 }
 
 void AdamW::expect_each() {
@@ -157,6 +163,7 @@ void AdamW::zero_grad() {
 /// This process's elements of the gradient; zeros for one that is missing.
 Tensor AdamW::gradient_of(std::size_t index) const {
   const Slot& slot = slots_[index];
+  if (slot.gradient_sum.defined()) return slot.gradient_sum;
   const Tensor& grad = slot.parameter.variable.grad();
   if (grad.defined()) return shards_->own_part(index, grad);
   const Tensor& buffer = slot.tensors.grad;

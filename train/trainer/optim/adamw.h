@@ -41,6 +41,9 @@ class AdamW {
   /// On a GPU, fixes the gradients' addresses, in buffers of their own for parameters that have none yet. The
   /// first zero_grad() or update() does so, too.
   void keep_gradients();
+  /// From now on an update takes the gradients of this process's elements from `sums`, [count] for each
+  /// trained parameter, where others write them (ShardedGradients). Before anything that keeps gradients.
+  void take_gradients_from(const std::vector<Tensor>& sums);
   /// Drops all gradients.
   void zero_grad();
   /// Sets the learning rate of subsequent updates.
@@ -103,8 +106,9 @@ class AdamW {
  private:
   struct Slot {
     NamedParameter parameter;
-    AdamWParameter tensors;  // of the process's elements; `grad` is defined on a GPU only: its whole buffer
-    bool follows = false;    // the slot before it, as a BucketItem
+    AdamWParameter tensors;    // of the process's elements; `grad` is defined on a GPU only: its whole buffer
+    bool follows = false;      // the slot before it, as a BucketItem
+    Tensor gradient_sum = {};  // of the process's elements, if others write it
   };
 
   AdamW(std::vector<NamedParameter> parameters, const std::vector<ParameterUse>& uses,

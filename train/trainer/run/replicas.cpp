@@ -1,19 +1,22 @@
 #include "train/trainer/run/replicas.h"
 
-#include "core/cuda/queue.h"
+#include <utility>
+
+#include "core/dry_run.h"
 #include "core/error.h"
 #include "train/comm/collective_memory.h"
 #include "train/comm/device_collectives.h"
 #include "train/trainer/config/run_config.h"
 #include "train/trainer/optim/parameter_gather.h"
 #include "train/trainer/run/gradient_buckets.h"
+#include "train/trainer/run/sharded_gradients.h"
 
 namespace moh {
 
 namespace {
 
 /// The process of a run of one, which has all parameters, gradients and numbers.
-class OneProcess final : public Replicas {
+class OneProcess : public Replicas {
  public:
   StepPart part() const override { return {}; }
   double waited_seconds() const override { return 0; }
@@ -28,8 +31,8 @@ class OneProcess final : public Replicas {
   void complete_parameters() override {}
   bool sums_gradients() const override { return false; }
   void begin_gradients() override {}
-  void expect_last_backward() override {}
-  void finish_gradients() override {}
+  void expect_backward(bool) override {}
+  void finish_backward(bool) override {}
   Tensor rows_of_all(const Tensor& own) override { return own.reshape({1, own.numel()}); }
   void sum(const Tensor&) override {}
 };
@@ -40,16 +43,41 @@ std::vector<Variable> leaves_of(const Model& model) {
   return leaves;
 }
 
+std::unique_ptr<GradientSums> make_gradient_sums(const Model& model, AdamW& optimizer, const CommConfig& comm,
+                                                 Communicator& processes) {
+  const DType wire = dtype_of(comm.gradients);
+  if (comm.zero < 2) {
+    return std::make_unique<GradientBuckets>(
+        processes, leaves_of(model),
+        GradientBuckets::Options{comm.bucket_bytes(), wire, optimizer.shards()->divided()});
+  }
+  auto sums = std::make_unique<ShardedGradients>(optimizer.shards(), optimizer.trained(), wire);
+  optimizer.take_gradients_from(sums->sums());
+  return sums;
+}
+
+/// One of the processes that divide gradients, in a dry run of its share alone: it takes the memory of its
+/// sums, and adds nothing up.
+class DryShare final : public OneProcess {
+ public:
+  explicit DryShare(std::unique_ptr<GradientSums> gradients) : gradients_(std::move(gradients)) {}
+
+  bool sums_gradients() const override { return true; }
+  void begin_gradients() override { gradients_->begin_step(); }
+  void expect_backward(bool is_last) override { gradients_->expect_pass(is_last); }
+  void finish_backward(bool is_last) override { gradients_->finish_pass(is_last); }
+
+ private:
+  std::unique_ptr<GradientSums> gradients_;
+};
+
 /// The part that host and device replicas have in common.
 class SeveralProcesses : public Replicas {
  public:
-  SeveralProcesses(const Model& model, const AdamW& optimizer, const RunConfig& config,
-                   Communicator& processes)
+  SeveralProcesses(const Model& model, AdamW& optimizer, const RunConfig& config, Communicator& processes)
       : processes_(processes),
         parameters_(optimizer),
-        buckets_(
-            processes, leaves_of(model),
-            {config.comm.bucket_bytes(), dtype_of(config.comm.gradients), optimizer.shards()->divided()}) {}
+        gradients_(make_gradient_sums(model, optimizer, config.comm, processes)) {}
 
   StepPart part() const override { return {processes_.rank(), processes_.size()}; }
   double waited_seconds() const override { return processes_.waited_seconds(); }
@@ -66,16 +94,16 @@ class SeveralProcesses : public Replicas {
   void after_update() override { parameters_.mark_stale(); }
   void complete_parameters() override { parameters_.finish(); }
   bool sums_gradients() const override { return true; }
-  void begin_gradients() override { buckets_.begin_step(); }
-  void expect_last_backward() override { buckets_.expect_last_pass(); }
-  void finish_gradients() override { buckets_.finish(); }
+  void begin_gradients() override { gradients_->begin_step(); }
+  void expect_backward(bool is_last) override { gradients_->expect_pass(is_last); }
+  void finish_backward(bool is_last) override { gradients_->finish_pass(is_last); }
 
  protected:
   Communicator& processes_;
   ParameterGather parameters_;
 
  private:
-  GradientBuckets buckets_;
+  std::unique_ptr<GradientSums> gradients_;
 };
 
 /// Processes that compute on CPUs: each collective is made when its call comes, and values of parameters come
@@ -140,9 +168,11 @@ class DeviceReplicas final : public SeveralProcesses {
 
 }  // namespace
 
-std::unique_ptr<Replicas> make_replicas(const Model& model, const AdamW& optimizer, const RunConfig& config,
+std::unique_ptr<Replicas> make_replicas(const Model& model, AdamW& optimizer, const RunConfig& config,
                                         Communicator& processes) {
-  if (processes.alone()) return std::make_unique<OneProcess>();
+  const bool dry = dry_run();
+  if (processes.alone() || (dry && config.comm.zero < 2)) return std::make_unique<OneProcess>();
+  if (dry) return std::make_unique<DryShare>(make_gradient_sums(model, optimizer, config.comm, processes));
   MOH_CHECK(config.train.accumulate % processes.size() == 0,
             "processes share the micro-batches of a step evenly");
   if (config.device == kCpu) return std::make_unique<HostReplicas>(model, optimizer, config, processes);

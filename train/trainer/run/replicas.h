@@ -22,18 +22,14 @@ struct RunConfig;
 ///     before_pass()                            before each pass, the ones that count loads included
 ///     begin_gradients()                        before the first pass with a backward pass
 ///     run_first_pass(pass)                     around the first of these
-///     expect_last_backward(), finish_gradients()   around the backward pass of the last micro-batch
+///     expect_backward(), finish_backward()     around each backward pass
 ///     after_passes()
 ///     rows_of_all(), after_update()
 ///     compare_calls()
 ///
-/// CUDA graphs capture the passes with run_first_pass(), expect_last_backward() and finish_gradients(), and
+/// CUDA graphs capture the passes with run_first_pass(), expect_backward() and finish_backward(), and
 /// rows_of_all() with the update: a replay makes the same collectives without these calls. Everything else is
 /// called in each step.
-///
-/// A strategy that divides more than the optimiser's state has its places here: gradients that are freed when
-/// they are reduced (ZeRO stage 2) between expect_last_backward() and finish_gradients(), parameters that are
-/// gathered layer by layer (stage 3) in before_pass() and after_passes(), with a PendingValue for each leaf.
 class Replicas {
  public:
   virtual ~Replicas() = default;
@@ -70,8 +66,8 @@ class Replicas {
   /// Whether the last backward pass of a step does more than the others.
   virtual bool sums_gradients() const = 0;
   virtual void begin_gradients() = 0;
-  virtual void expect_last_backward() = 0;
-  virtual void finish_gradients() = 0;
+  virtual void expect_backward(bool is_last) = 0;
+  virtual void finish_backward(bool is_last) = 0;
 
   // Numbers.
 
@@ -82,9 +78,11 @@ class Replicas {
   virtual void sum(const Tensor& values) = 0;
 };
 
-/// For the processes of `config`, whose device says where they compute. The arguments must outlive the
-/// result. Gradients of the model are summed in buckets from now on, if there are several processes.
-std::unique_ptr<Replicas> make_replicas(const Model& model, const AdamW& optimizer, const RunConfig& config,
+/// For the processes of `config`, whose device says where they compute; in a dry run, for one that computes
+/// the whole of a `config` that is its share. The arguments must outlive the result. Gradients of the model
+/// are summed from now on, if there are several processes (GradientBuckets, or ShardedGradients, of which the
+/// optimiser takes them).
+std::unique_ptr<Replicas> make_replicas(const Model& model, AdamW& optimizer, const RunConfig& config,
                                         Communicator& processes);
 
 }  // namespace moh

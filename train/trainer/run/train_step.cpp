@@ -233,10 +233,10 @@ void TrainStep::forward_backward(std::int64_t micro_batch, const MicroBatch& bat
     fused_->begin(loss.task_loss.to(DType::kFloat64).reshape({1}));
   }
   const bool is_last = micro_batch + 1 == own_micro_batches_;
-  if (is_last) replicas_->expect_last_backward();
+  replicas_->expect_backward(is_last);
   loss.total.backward();
   keep(loss);
-  if (is_last) replicas_->finish_gradients();
+  replicas_->finish_backward(is_last);
 }
 
 /// Puts the numbers of the micro-batch, whose number is in device memory, beside those of the others.

@@ -82,6 +82,22 @@ TEST_CASE("plan: one GPU of 141 GB trains an 8B model in bfloat16 with narrow gr
              Catch::Contains("optim.fused_update: expected false with 8 processes"));
 }
 
+TEST_CASE("plan: divided gradients are an eighth, and the whole ones of a few buckets") {
+  const auto memory = [](std::int64_t zero) {
+    return plan_training(llama3_8b(), {.gpus = 8, .zero = zero}, language_tasks()).memory;
+  };
+  const std::vector<MemoryChoice> whole = memory(1), divided = memory(2);
+  const auto peak_of = [](const std::vector<MemoryChoice>& choices, MemoryPurpose purpose) {
+    return choices.back().memory.stats.by_purpose[static_cast<std::size_t>(purpose)].peak_bytes;
+  };
+  CHECK(peak_of(divided, MemoryPurpose::kOptimizer) == peak_of(whole, MemoryPurpose::kOptimizer));
+  const double all = 4 * 8030261248.0, largest = 4 * 128256.0 * 4096;  // float32; of the logits' weights
+  CHECK(peak_of(whole, MemoryPurpose::kGradient) == Approx(all).epsilon(0.001));
+  const auto kept = static_cast<double>(peak_of(divided, MemoryPurpose::kGradient));
+  CHECK(kept > all / 8 + largest);
+  CHECK(kept < all / 8 + 2 * largest);
+}
+
 TEST_CASE("plan: gradients in bfloat16 are half of what eight GPUs hold of them") {
   RunConfig config = llama3_8b();
   const PlanOptions options{.gpus = 8, .zero = 1, .memory_bytes = 80'000'000'000};
@@ -196,6 +212,8 @@ TEST_CASE("plan: the table says that comm.zero divides nothing for a single devi
             "\ncomm.zero: 1 divides the optimiser's state among processes, and this is the plan of a "
             "single one, with all of it; --devices N plans each of N.\n");
   CHECK_THAT(table({.gpus = 2}), Catch::Contains("1/2 of the optimiser's state (comm.zero: 1)"));
+  CHECK_THAT(table({.gpus = 2, .zero = 2}),
+             Catch::Contains("the model, and 1/2 of the optimiser's state and gradients (comm.zero: 2)"));
   config.device = {Device::Type::kCuda, 0};
   CHECK_THAT(table({}), Catch::Contains("; --gpus N plans each of N."));
 }

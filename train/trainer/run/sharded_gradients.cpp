@@ -1,0 +1,185 @@
+#include "train/trainer/run/sharded_gradients.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "core/cuda/backend.h"
+#include "core/cuda/queue.h"
+#include "core/dry_run.h"
+#include "core/error.h"
+#include "train/comm/device_collectives.h"
+
+namespace moh {
+
+namespace {
+
+/// Blocks of a dtype that there are before one is waited for: that of the bucket that is made, and two that
+/// are sent.
+constexpr std::ptrdiff_t kBlocks = 3;
+
+}  // namespace
+
+/// Memory of whole gradients. It is free, or a bucket's, whose reduction may be under way.
+struct ShardedGradients::Block {
+  enum class State : std::uint8_t { kFree, kFilled, kUnderWay };
+
+  Tensor memory;  // [elements]
+  State state = State::kFree;
+  Communicator::Pending pending = {};  // of main memory
+  Tensor own, sum;                     // of the reduction under way: `own` is still to be added to `sum`
+  void* reduced = nullptr;             // a GPU's event after it
+
+  explicit Block(Tensor of) : memory(std::move(of)) {
+    if (memory.device() != kCpu && !dry_run()) reduced = cuda::create_event();
+  }
+  ~Block() {
+    if (reduced != nullptr) cuda::destroy_event(reduced);
+  }
+  Block(const Block&) = delete;
+  Block& operator=(const Block&) = delete;
+};
+
+ShardedGradients::ShardedGradients(std::shared_ptr<const ParameterShards> shards,
+                                   const std::vector<Variable>& leaves, DType wire)
+    : shards_(std::move(shards)), processes_(shards_->processes()), wire_(wire) {
+  if (!leaves.empty()) device_ = leaves.front().device();
+  std::vector<std::vector<Variable>> of_buckets;
+  for (const Bucket& layout : shards_->buckets()) {
+    const std::size_t bucket = buckets_.size();
+    const DType dtype = leaves[layout.items.front()].grad_dtype();
+    buckets_.push_back({layout.elements, lasting_zeros(layout.elements / processes_.size(), dtype, device_)});
+    of_buckets.emplace_back();
+    std::int64_t begin = 0;
+    for (const std::size_t item : layout.items) {
+      Variable leaf = leaves[item];
+      leaf.zero_grad();
+      leaf.keep_gradient_in(
+          [this, bucket, begin, shape = leaf.shape()] { return place(bucket, begin, shape); });
+      begin += leaf.numel();
+      of_buckets.back().push_back(std::move(leaf));
+    }
+  }
+  order_.emplace(std::move(of_buckets), [this](std::size_t bucket) { start(bucket); });
+}
+
+ShardedGradients::~ShardedGradients() {
+  for (std::size_t bucket = 0; bucket < buckets_.size(); ++bucket) {
+    for (Variable& leaf : order_->leaves(bucket)) leaf.keep_gradient_in(std::function<Tensor()>());
+  }
+}
+
+std::vector<Tensor> ShardedGradients::sums() const {
+  std::vector<std::pair<std::size_t, Tensor>> by_item;
+  for (std::size_t b = 0; b < buckets_.size(); ++b) {
+    std::int64_t begin = 0;
+    for (const std::size_t item : shards_->buckets()[b].items) {
+      const std::int64_t end = begin + shards_->own(item).count();
+      by_item.emplace_back(item, buckets_[b].sum.slice(begin, end));
+      begin = end;
+    }
+  }
+  std::ranges::sort(by_item, {}, &std::pair<std::size_t, Tensor>::first);
+  std::vector<Tensor> sums;
+  for (auto& [item, sum] : by_item) sums.push_back(std::move(sum));
+  return sums;
+}
+
+std::size_t ShardedGradients::block_bytes() const {
+  std::size_t bytes = 0;
+  for (const std::unique_ptr<Block>& block : blocks_) bytes += block->memory.bytes();
+  return bytes;
+}
+
+void ShardedGradients::begin_step() {
+  MOH_CHECK(under_way_.empty(), "finish_pass() comes first");
+  adds_ = false;
+}
+
+void ShardedGradients::expect_pass(bool) {
+  order_->begin();
+}
+
+/// Where the gradient of a leaf begins, at element `begin` of its bucket.
+Tensor ShardedGradients::place(std::size_t bucket, std::int64_t begin, const Shape& shape) {
+  Filled& filled = buckets_[bucket];
+  if (filled.block == nullptr) filled.block = &take(filled.elements, filled.sum.dtype());
+  return filled.block->memory.slice(begin, begin + shape.numel()).reshape(shape);
+}
+
+/// The smallest free block of the size; else a new one, if there are few; else the first that is to be free.
+ShardedGradients::Block& ShardedGradients::take(std::int64_t elements, DType dtype) {
+  const auto size = [](const std::unique_ptr<Block>& block) { return block->memory.numel(); };
+  const auto is_free = [&](const std::unique_ptr<Block>& block) {
+    return block->state == Block::State::kFree && block->memory.dtype() == dtype && size(block) >= elements;
+  };
+  const auto smallest_free = [&]() -> Block* {
+    Block* smallest = nullptr;
+    for (const std::unique_ptr<Block>& block : blocks_) {
+      if (is_free(block) && (smallest == nullptr || size(block) < smallest->memory.numel()))
+        smallest = block.get();
+    }
+    return smallest;
+  };
+  const auto is_alike = [&](const std::unique_ptr<Block>& block) { return block->memory.dtype() == dtype; };
+  Block* found = smallest_free();
+  if (found == nullptr && std::ranges::count_if(blocks_, is_alike) < kBlocks)
+    found = &add_block(elements, dtype);
+  for (; found == nullptr && !under_way_.empty(); found = smallest_free()) end_oldest();
+  if (found == nullptr) found = &add_block(elements, dtype);
+  found->state = Block::State::kFilled;
+  return *found;
+}
+
+ShardedGradients::Block& ShardedGradients::add_block(std::int64_t elements, DType dtype) {
+  blocks_.push_back(std::make_unique<Block>(lasting_zeros(elements, dtype, device_)));
+  return *blocks_.back();
+}
+
+void ShardedGradients::start(std::size_t bucket) {
+  Filled& filled = buckets_[bucket];
+  Block& block = *std::exchange(filled.block, nullptr);
+  for (Variable& leaf : order_->leaves(bucket)) leaf.zero_grad();
+  const Tensor rows = rows_of(block.memory.slice(0, filled.elements), processes_.size());
+  block.state = Block::State::kUnderWay;
+  under_way_.push_back(&block);
+  if (dry_run()) return;
+  if (device_ != kCpu) return start_on_device(block, rows, filled.sum);
+  const Tensor own = rows.select(processes_.rank());
+  if (adds_) {
+    block.own = own;
+    block.sum = filled.sum;
+  }
+  block.pending =
+      processes_.start_reduce_scatter(rows, adds_ ? own : filled.sum, ReduceOp::kSum, wire_of(rows, wire_));
+}
+
+void ShardedGradients::start_on_device(Block& block, const Tensor& rows, const Tensor& sum) {
+  using cuda::Queue;
+  const Tensor own = rows.select(processes_.rank());
+  cuda::wait_for(Queue::kCommunication, Queue::kCompute);
+  processes_.on_device().reduce_scatter(rows, adds_ ? own : sum, ReduceOp::kSum, wire_of(rows, wire_));
+  if (adds_) {
+    const cuda::QueueScope queue(Queue::kCommunication);
+    sum.add(own);
+  }
+  cuda::record_event(block.reduced, Queue::kCommunication);
+}
+
+/// The block whose reduction is the oldest is free: on a GPU, for subsequent work of the compute queue.
+void ShardedGradients::end_oldest() {
+  Block& block = *under_way_.front();
+  under_way_.pop_front();
+  block.state = Block::State::kFree;
+  if (dry_run()) return;
+  if (device_ != kCpu) return cuda::wait_for(cuda::Queue::kCompute, block.reduced);
+  processes_.finish(block.pending);
+  if (block.own.defined()) std::exchange(block.sum, {}).add(std::exchange(block.own, {}));
+}
+
+void ShardedGradients::finish_pass(bool) {
+  order_->finish();
+  while (!under_way_.empty()) end_oldest();
+  adds_ = true;
+}
+
+}  // namespace moh

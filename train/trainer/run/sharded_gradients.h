@@ -1,0 +1,68 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "autograd/variable.h"
+#include "train/comm/communicator.h"
+#include "train/trainer/optim/parameter_shards.h"
+#include "train/trainer/run/gradient_sums.h"
+#include "train/trainer/run/reduction_order.h"
+
+namespace moh {
+
+/// Sums of gradients of which each process keeps its own elements alone (ZeRO stage 2, arXiv 1910.02054):
+/// every backward pass has its buckets reduced while it goes on (ReductionOrder), and adds the sums to those
+/// of the passes before it. Whole gradients are in memory from their first contribution to the end of their
+/// bucket's reduction: a few buckets at a time, in blocks that one bucket after the other uses.
+///
+/// On the CPU, the pass waits for the reduction before the last one when it begins another bucket. On a GPU
+/// the compute queue does, for the one that had the block.
+class ShardedGradients final : public GradientSums {
+ public:
+  /// `leaves[i]` is item number i of `shards`, which are divided; `wire` as GradientBuckets has it. From now
+  /// on the leaves have their gradients in blocks.
+  ShardedGradients(std::shared_ptr<const ParameterShards> shards, const std::vector<Variable>& leaves,
+                   DType wire);
+  ~ShardedGradients() override;
+
+  /// This process's elements of the sums, [count] for each leaf, where they stay.
+  std::vector<Tensor> sums() const;
+  /// Bytes of the blocks, at most so far.
+  std::size_t block_bytes() const;
+
+  void begin_step() override;
+  void expect_pass(bool is_last) override;
+  void finish_pass(bool is_last) override;
+
+ private:
+  struct Block;
+  struct Filled {
+    std::int64_t elements = 0;
+    Tensor sum;              // [elements / N]
+    Block* block = nullptr;  // of the gradients that a pass makes
+  };
+
+  Tensor place(std::size_t bucket, std::int64_t begin, const Shape& shape);
+  Block& take(std::int64_t elements, DType dtype);
+  Block& add_block(std::int64_t elements, DType dtype);
+  void start(std::size_t bucket);
+  void start_on_device(Block& block, const Tensor& rows, const Tensor& sum);
+  void end_oldest();
+
+  std::shared_ptr<const ParameterShards> shards_;
+  Communicator& processes_;
+  DType wire_;
+  Device device_ = kCpu;
+  std::vector<Filled> buckets_;
+  std::vector<std::unique_ptr<Block>> blocks_;
+  std::deque<Block*> under_way_;  // the oldest first
+  std::optional<ReductionOrder> order_;
+  bool adds_ = false;  // to the sums of earlier passes of the step
+};
+
+}  // namespace moh
