@@ -7,6 +7,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "autograd/between_ops.h"
 #include "autograd/dry_reads.h"
 #include "autograd/gradient_target.h"
 #include "autograd/node.h"
@@ -324,6 +325,7 @@ class BackwardPass {
     }
     node.backward = nullptr;
     dys.clear();
+    BetweenOps::reached();
     MOH_CHECK(!reached || grads.size() == node.inputs.size(),
               "backward of " + node.name + ": one gradient per input");
     for (std::size_t i = 0; i < node.inputs.size(); ++i) {
@@ -446,6 +448,7 @@ std::vector<Variable> record_outputs(std::string_view name, std::vector<Tensor> 
     }
     variables.push_back(std::move(variable));
   }
+  BetweenOps::reached();
   return variables;
 }
 

@@ -9,6 +9,7 @@
 #include "core/dry_run.h"
 #include "core/error.h"
 #include "core/parallel.h"
+#include "core/remaking.h"
 #include "core/tensor_kernels.h"
 #include "core/visit_cpu_isa.h"
 
@@ -17,6 +18,16 @@ namespace moh {
 namespace {
 
 constexpr std::int64_t kGrain = 1 << 15;
+
+thread_local int remakes = 0;  // that run, one within the other
+
+/// A tensor is made again in this thread, as long as the object lives.
+struct Remake {
+  Remake() { ++remakes; }
+  ~Remake() { --remakes; }
+  Remake(const Remake&) = delete;
+  Remake& operator=(const Remake&) = delete;
+};
 
 std::int64_t row_elements(const Shape& shape) {
   if (shape.numel() == 0) return 0;  // the product of the other extents may overflow
@@ -162,9 +173,14 @@ bool Tensor::is_followed_by(const Tensor& next) const {
   return storage_ == next.storage_ && dtype_ == next.dtype_ && offset_ + bytes() == next.offset_;
 }
 
+bool remaking() {
+  return remakes > 0;
+}
+
 void Tensor::release_until_read(std::function<Tensor()> remake) const {
   MOH_CHECK(offset_ == 0 && bytes() == storage_->bytes(), "a part of a block is not released alone");
   storage_->release_until_read([remake = std::move(remake), shape = shape_, dtype = dtype_] {
+    const Remake running;
     const Tensor made = remake();
     MOH_CHECK(made.shape_ == shape && made.dtype_ == dtype && made.offset_ == 0,
               "what is remade has the same shape and dtype");

@@ -118,9 +118,13 @@ def step(machine, training, count, mfu, zero, bucket):
         to be there when it begins."""
         return max(communication - computing * (1 - 1 / buckets), communication / buckets)
 
+    update = update_bytes / (machine.memory * machine.reached)
+    if zero == 3:  # each micro-batch gathers weights in both passes
+        exposed = beside(gathered, forward) + beside(gathered + reduced, backward)
+        return Step(compute, update, rounds * (2 * gathered + reduced), rounds * exposed)
     reductions = rounds if zero == 2 else 1
     exposed = reductions * beside(reduced, backward) + beside(gathered, forward)
-    return Step(compute, update_bytes / (machine.memory * machine.reached), reductions * reduced + gathered, exposed)
+    return Step(compute, update, reductions * reduced + gathered, exposed)
 
 
 def planned(moh, config, settings):
@@ -173,7 +177,7 @@ def main():
         plan = planned(arguments.moh, config, arguments.set)
         training, items = training_of(plan)
         mfu = mfu_of(arguments, machine, plan)
-        for zero in (0, 1, 2):
+        for zero in (0, 1, 2, 3):
             print(f"\n`{config}`, comm.zero: {zero}, {mfu:.0%} of {machine.flops / 1e12:.0f} TFLOP/s, "
                   f"{items} items a step, buckets of {arguments.bucket_mib} MiB\n")
             table(machine, training, items, mfu, zero, arguments.bucket_mib << 20)

@@ -8,7 +8,8 @@ if [[ ${1:-} == -h || ${1:-} == --help ]]; then
   cat <<END
 Usage: scripts/soak.sh [--kills N] [--ranks N...] [--steps N] [--seed N]
 
-Kills a small training by SIGKILL at random moments, in one process and under mpirun in two, and resumes it each time.
+Kills a small training by SIGKILL at random moments, in one process and under mpirun in two, there with a stage of ZeRO by
+chance, and resumes it each time.
 Ends with exit status 1 if a checkpoint cannot be read, or if the weights at the end are not, byte for byte, those of a
 run that was never killed. Takes about ten minutes; docs/benchmarks/reliability.md has the table that it prints.
 END

@@ -77,7 +77,7 @@ class Captured(support.MohTest):
     def test_a_finished_run_has_left_nothing_behind(self):
         config = self.config({**SETTINGS, "train.steps": 5, "eval.every": 5})
         for count, _, run in CASES:
-            for zero in (0, 1, 2):
+            for zero in (0, 1, 2, 3):
                 ranks = self.start(count, "train", config, f"output.dir={run}_{zero}", f"comm.zero={zero}")
                 output = self.finish(ranks, [support.DONE] * count)[0]
                 self.assert_says(output, "the step is captured", "finished")

@@ -73,10 +73,10 @@ class TrainRanks(unittest.TestCase):
             with self.subTest(more):
                 expected = self.digest(2, how="eager", settings=("unclipped", *more))
                 for timing in ("at_once", "late", "ahead"):
-                    for stage in ("zero1", "zero2"):
+                    for stage in ("zero1", "zero2", "zero3"):
                         divided = self.digest(2, timing=timing, settings=(stage, "unclipped", *more))
                         self.assertEqual(divided, expected, (timing, stage))
-        for stage in ("zero1", "zero2"):
+        for stage in ("zero1", "zero2", "zero3"):
             expected = self.digest(2, how="eager", micro_batches=4, settings=(stage,))
             for timing in ("late", "ahead"):
                 self.assertEqual(self.digest(2, timing=timing, micro_batches=4, settings=(stage,)), expected, (timing, stage))

@@ -19,7 +19,7 @@ RunConfig of_rank(RunConfig config, const Communicator& processes) {
 /// As train/trainer/run/start_model.cpp, where new values of parameters are gathered.
 std::unique_ptr<Task> task_of_rank(const RunConfig& config, const Family& family) {
   std::optional<cuda::PersistentMemoryScope> persistent;
-  if (config.comm.zero > 0) persistent.emplace();
+  if (config.comm.zero > 0 && config.comm.zero < 3) persistent.emplace();
   return synthetic_task(config, family);
 }
 

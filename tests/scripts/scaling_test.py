@@ -32,13 +32,13 @@ class Formulas(unittest.TestCase):
         self.assertLess(scaling.tree(self.machine, 1024, 1), scaling.ring(self.machine, 1024, 1))
 
     def test_one_gpu_sends_nothing(self):
-        for zero in (0, 1):
+        for zero in (0, 1, 2, 3):
             self.assertEqual(step(1, zero).communication, 0)
             self.assertEqual(step(1, zero).exposed, 0)
 
     def test_what_a_backward_pass_cannot_hide_is_exposed(self):
         for count in (2, 8, 64, 256):
-            for zero in (0, 1):
+            for zero in (0, 1, 2, 3):
                 now = step(count, zero)
                 self.assertGreater(now.exposed, 0)
                 self.assertLessEqual(now.exposed, now.communication)
@@ -47,6 +47,15 @@ class Formulas(unittest.TestCase):
 
     def test_divided_state_is_updated_by_all_together(self):
         self.assertAlmostEqual(step(64, zero=1).update, step(64).update / 64)
+
+    def test_gradients_and_weights_of_each_micro_batch_are_sent(self):
+        # 64 micro-batches: 8 of each GPU.
+        first, gradients, weights = (step(8, zero=zero) for zero in (1, 2, 3))
+        reduced = (gradients.communication - first.communication) / 7
+        gathered = first.communication - reduced
+        self.assertAlmostEqual(reduced / gathered, 2, delta=0.1)  # float32 and bfloat16
+        self.assertAlmostEqual(weights.communication / (8 * (reduced + 2 * gathered)), 1)
+        self.assertEqual(first.update, weights.update)
 
     def test_samples_that_cannot_be_divided(self):
         self.assertIsNone(step(512))
@@ -59,7 +68,7 @@ class Table(unittest.TestCase):
                                  f"{ROOT}/configs/llm/moh_llm_s_50.yaml"], capture_output=True, text=True)
         self.assertEqual(result.returncode, 0, result.stderr)
         rows = [line.split("|")[1:-1] for line in result.stdout.splitlines() if line.startswith("| 1")]
-        self.assertEqual(len(rows), 2 * 4)  # 1, 16, 128, 1024
+        self.assertEqual(len(rows), 4 * 4)  # 1, 16, 128, 1024
         self.assertEqual(rows[0][6].strip(), "100.0%")
         for row in rows:
             self.assertLessEqual(float(row[6].strip(" %")), 100.2)

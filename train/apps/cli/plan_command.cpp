@@ -96,7 +96,7 @@ void add_plan(const Commands& commands) {
   command.add_option(
       "--zero", options.zero,
       "Stage of ZeRO in place of comm.zero: 1 shards the optimiser's state among the devices, 2 "
-      "the gradients, too");
+      "the gradients, too, 3 and the weights");
   CLI::Option* gpu_memory = command.add_option(
       "--gpu-memory", args.gpu_memory,
       "Memory of each GPU: 141GB (decimal), 79.6GiB (binary), or bytes; implies device=cuda");

@@ -119,6 +119,7 @@ DryStep dry_step(const RunConfig& asked, const MakeTask& make_task, DryStepAt at
   if (!optimizer.shards()->divided()) result.checkpoint_bytes = checkpoint_bytes(*task, optimizer, step);
   static_cast<DryUsage&>(result.memory) = scope.memory()->usage(config.device);
   scope.memory()->reset_peaks();
+  step.complete_parameters();
   const std::unique_ptr<WeightsScope> weights = step.evaluated_weights();
   task->evaluate([](const EvaluationProgress&) { return false; }, one_process());
   result.memory.evaluation_bytes = scope.memory()->usage(config.device).stats.total.peak_bytes;

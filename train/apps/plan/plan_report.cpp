@@ -2,6 +2,7 @@
 
 #include <spdlog/fmt/ostr.h>
 
+#include <array>
 #include <nlohmann/json.hpp>
 #include <ostream>
 
@@ -179,7 +180,9 @@ void write_time(std::ostream& out, const TrainingPlan& plan) {
 
 /// What the stages of ZeRO divide.
 const char* divided_by(std::int64_t zero) {
-  return zero == 1 ? "the optimiser's state" : "the optimiser's state and gradients";
+  constexpr std::array kDivided = {"nothing", "the optimiser's state", "the optimiser's state and gradients",
+                                   "the weights, their gradients and the optimiser's state"};
+  return kDivided.at(static_cast<std::size_t>(zero));
 }
 
 /// "Each holds the model and its gradients, and 1/8 of the optimiser's state (comm.zero: 1)."
@@ -187,8 +190,9 @@ std::string holdings(std::int64_t zero, std::int64_t devices) {
   if (zero == 0)
     return "Each holds the model and its gradients, and all of the optimiser's state, which --zero 1 would "
            "divide.";
-  return fmt::format("Each holds the model{}, and 1/{} of {} (comm.zero: {}).",
-                     zero == 1 ? " and its gradients" : "", devices, divided_by(zero), zero);
+  constexpr std::array kWhole = {"", "the model and its gradients, and ", "the model, and ", ""};
+  return fmt::format("Each holds {}1/{} of {} (comm.zero: {}).", kWhole.at(static_cast<std::size_t>(zero)),
+                     devices, divided_by(zero), zero);
 }
 
 void write_notes(std::ostream& out, const TrainingPlan& plan) {

@@ -29,7 +29,7 @@ void check(const PlanOptions& o) {
   constexpr std::int64_t kMostGpus = 1 << 20;
   require_option(o.gpus >= 1 && o.gpus <= kMostGpus, kPlan, "--gpus", "1 to 1048576", o.gpus);
   const std::int64_t zero = o.zero.value_or(0);
-  require_option(zero >= 0 && zero <= 2, kPlan, "--zero", "0 to 2", zero);
+  require_option(zero >= 0 && zero <= 3, kPlan, "--zero", "0 to 3", zero);
   require_option(o.mfu > 0 && o.mfu <= 1, kPlan, "--mfu", "a share above 0, at most 1", o.mfu);
 }
 

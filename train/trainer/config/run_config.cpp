@@ -356,10 +356,12 @@ void add_reports(RunConfig& run, Section& root) {
              "the sums are made in float32.")
       .without(FieldProperty::kHarmlessOnResume);
   comm.field(
-      "zero", run.comm.zero, from_up_to(0, 2),
+      "zero", run.comm.zero, from_up_to(0, 3),
       "Stage of ZeRO. 1: each process keeps and updates an equal part of the optimiser's state, of the "
-      "master copies of bfloat16 weights and of their moving average. 2: it keeps that part of the gradients, "
-      "too, which are summed after each micro-batch. Results differ by rounding.");
+      "master copies of bfloat16 weights and of their moving average. 2: it keeps that part of the "
+      "gradients, "
+      "too, which are summed after each micro-batch. 3: and of the weights, which are gathered where a layer "
+      "reads them. Results differ by rounding.");
 }
 
 }  // namespace

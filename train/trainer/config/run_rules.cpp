@@ -122,6 +122,14 @@ void check_whole_matrices(const RunConfig& run, Rules& rules) {
                std::to_string(run.comm.zero));
 }
 
+/// Refuses what writes whole parameters where each process has a part of them alone.
+void check_sharded_parameters(const RunConfig& run, Rules& rules) {
+  const MohConfig* const moh = run.family->moh();
+  if (run.comm.zero < 3 || moh == nullptr || moh->learn_shared_until == 0) return;
+  rules.refuse({"comm.zero", "model.moh.learn_shared_until"},
+               "0 to 2 with model.moh.learn_shared_until, which fixes parameters", "3");
+}
+
 /// Refuses settings that need the gradients of a whole step before its first update.
 void check_fused_update(const RunConfig& run, Rules& rules) {
   if (!run.optim.adamw.fused_update) return;
@@ -209,6 +217,7 @@ void check(const RunConfig& run, const FamilyConfig* checkpoint, Rules& rules) {
   check_profile(run.profile, rules);
   check_gradients(run, rules);
   check_whole_matrices(run, rules);
+  check_sharded_parameters(run, rules);
   check_fused_update(run, rules);
   check_schedule(run.schedule, rules);
   check_cooldown(run, rules);

@@ -146,6 +146,11 @@ void AdamW::take_gradients_from(const std::vector<Tensor>& sums) {
   for (std::size_t i = 0; i < slots_.size(); ++i) slots_[i].gradient_sum = sums[i];
 }
 
+void AdamW::take_values_from(const std::vector<Tensor>& values) {
+  MOH_CHECK(!update_ && values.size() == slots_.size(), "values of each parameter, from the first update on");
+  for (std::size_t i = 0; i < slots_.size(); ++i) slots_[i].tensors.value = values[i];
+}
+
 void AdamW::expect_each() {
   MOH_CHECK(!update_, "gradients come one by one from the first on");
   MOH_CHECK(options_.clip_grad_norm == 0 && !shards_->divided(),

@@ -44,6 +44,9 @@ class AdamW {
   /// From now on an update takes the gradients of this process's elements from `sums`, [count] for each
   /// trained parameter, where others write them (ShardedGradients). Before anything that keeps gradients.
   void take_gradients_from(const std::vector<Tensor>& sums);
+  /// From now on an update changes `values`, [count] for each trained parameter: this process's elements, as
+  /// they are now, which others send to all (ShardedParameters). Before anything that keeps gradients.
+  void take_values_from(const std::vector<Tensor>& values);
   /// Drops all gradients.
   void zero_grad();
   /// Sets the learning rate of subsequent updates.

@@ -134,6 +134,18 @@ Tensor ParameterShards::own_part(std::size_t index, const Tensor& whole) const {
   return whole.reshape({whole.numel()}).slice(own_[index].begin, own_[index].end);
 }
 
+std::vector<Tensor> ParameterShards::own_parts(std::span<const Tensor> of_buckets) const {
+  std::vector<Tensor> parts(items_.size());
+  for (std::size_t b = 0; b < buckets_.size(); ++b) {
+    std::int64_t begin = 0;
+    for (const std::size_t i : buckets_[b].items) {
+      parts[i] = of_buckets[b].slice(begin, begin + own_[i].count());
+      begin += own_[i].count();
+    }
+  }
+  return parts;
+}
+
 double ParameterShards::norm_of_all(double own) const {
   if (!divided()) return own;
   const Tensor squares = tensor_of<double>({1}, {own * own});

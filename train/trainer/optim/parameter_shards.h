@@ -58,6 +58,7 @@ class ParameterShards {
   ParameterShards& operator=(const ParameterShards&) = delete;
 
   bool divided() const { return !processes_.alone(); }
+  const std::vector<BucketItem>& items() const { return items_; }
   const std::vector<Bucket>& buckets() const { return buckets_; }
   Communicator& processes() const { return processes_; }
   /// The elements of item `index` that this process updates; none: begin = end. Those of rank r + 1 follow
@@ -65,6 +66,10 @@ class ParameterShards {
   Range own(std::size_t index) const { return own_[index]; }
   /// A view of those elements, [count], of a tensor of the item's size; where nothing is divided, the tensor.
   Tensor own_part(std::size_t index, const Tensor& whole) const;
+
+  /// Views of those elements of all items, [count] each, of the parts that this process has of buckets():
+  /// of_buckets[b] is [elements / N], the own elements of its items one behind the other.
+  std::vector<Tensor> own_parts(std::span<const Tensor> of_buckets) const;
 
   /// The norm of the gradients of all elements, equal in all processes, from that of this process's. In host
   /// memory; a collective.

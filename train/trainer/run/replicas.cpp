@@ -7,9 +7,10 @@
 #include "train/comm/collective_memory.h"
 #include "train/comm/device_collectives.h"
 #include "train/trainer/config/run_config.h"
-#include "train/trainer/optim/parameter_gather.h"
 #include "train/trainer/run/gradient_buckets.h"
+#include "train/trainer/run/parameter_values.h"
 #include "train/trainer/run/sharded_gradients.h"
+#include "train/trainer/run/sharded_parameters.h"
 
 namespace moh {
 
@@ -25,7 +26,7 @@ class OneProcess : public Replicas {
   std::vector<StepSize> sizes_of_all(const StepSize& own) override { return {own}; }
   void prepare_loads() override {}
   void before_pass() override {}
-  void run_first_pass(FunctionRef<void()> pass) override { pass(); }
+  void run_pass(bool, FunctionRef<void()> pass) override { pass(); }
   void after_passes() override {}
   void after_update() override {}
   void complete_parameters() override {}
@@ -56,12 +57,36 @@ std::unique_ptr<GradientSums> make_gradient_sums(const Model& model, AdamW& opti
   return sums;
 }
 
-/// One of the processes that divide gradients, in a dry run of its share alone: it takes the memory of its
-/// sums, and adds nothing up.
+std::unique_ptr<ParameterValues> make_parameter_values(AdamW& optimizer, const RunConfig& config) {
+  if (config.comm.zero == 3) {
+    std::vector<Tensor> frozen;
+    for (const NamedTensor& each : optimizer.frozen()) frozen.push_back(each.tensor);
+    auto values = std::make_unique<ShardedParameters>(optimizer.shards(), optimizer.trained(), frozen);
+    optimizer.take_values_from(values->own());
+    return values;
+  }
+  if (config.device == kCpu) return std::make_unique<WholeValues>(optimizer);
+  return std::make_unique<WholeDeviceValues>(optimizer);
+}
+
+/// One of the processes that divide gradients, or weights, too, in a dry run of its share alone: it takes the
+/// memory of its sums and values, and adds nothing up.
 class DryShare final : public OneProcess {
  public:
-  explicit DryShare(std::unique_ptr<GradientSums> gradients) : gradients_(std::move(gradients)) {}
+  DryShare(const Model& model, AdamW& optimizer, const RunConfig& config, Communicator& processes)
+      : gradients_(make_gradient_sums(model, optimizer, config.comm, processes)) {
+    if (config.comm.zero == 3) parameters_ = make_parameter_values(optimizer, config);
+  }
 
+  void before_pass() override {
+    if (parameters_) parameters_->before_pass();
+  }
+  void run_pass(bool is_first, FunctionRef<void()> pass) override {
+    parameters_ ? parameters_->run_pass(is_first, pass) : pass();
+  }
+  void complete_parameters() override {
+    if (parameters_) parameters_->complete();
+  }
   bool sums_gradients() const override { return true; }
   void begin_gradients() override { gradients_->begin_step(); }
   void expect_backward(bool is_last) override { gradients_->expect_pass(is_last); }
@@ -69,6 +94,7 @@ class DryShare final : public OneProcess {
 
  private:
   std::unique_ptr<GradientSums> gradients_;
+  std::unique_ptr<ParameterValues> parameters_;  // null where they are whole
 };
 
 /// The part that host and device replicas have in common.
@@ -76,7 +102,7 @@ class SeveralProcesses : public Replicas {
  public:
   SeveralProcesses(const Model& model, AdamW& optimizer, const RunConfig& config, Communicator& processes)
       : processes_(processes),
-        parameters_(optimizer),
+        parameters_(make_parameter_values(optimizer, config)),
         gradients_(make_gradient_sums(model, optimizer, config.comm, processes)) {}
 
   StepPart part() const override { return {processes_.rank(), processes_.size()}; }
@@ -91,8 +117,12 @@ class SeveralProcesses : public Replicas {
     }
     return sizes;
   }
-  void after_update() override { parameters_.mark_stale(); }
-  void complete_parameters() override { parameters_.finish(); }
+  void prepare_loads() override { parameters_->prepare_loads(); }
+  void before_pass() override { parameters_->before_pass(); }
+  void run_pass(bool is_first, FunctionRef<void()> pass) override { parameters_->run_pass(is_first, pass); }
+  void after_passes() override { parameters_->after_passes(); }
+  void after_update() override { parameters_->after_update(); }
+  void complete_parameters() override { parameters_->complete(); }
   bool sums_gradients() const override { return true; }
   void begin_gradients() override { gradients_->begin_step(); }
   void expect_backward(bool is_last) override { gradients_->expect_pass(is_last); }
@@ -100,24 +130,19 @@ class SeveralProcesses : public Replicas {
 
  protected:
   Communicator& processes_;
-  ParameterGather parameters_;
 
  private:
+  std::unique_ptr<ParameterValues> parameters_;
   std::unique_ptr<GradientSums> gradients_;
 };
 
-/// Processes that compute on CPUs: each collective is made when its call comes, and values of parameters come
-/// while the step's first pass goes on.
+/// Processes that compute on CPUs: each collective is made when its call comes.
 class HostReplicas final : public SeveralProcesses {
  public:
   using SeveralProcesses::SeveralProcesses;
 
   void check() override {}
   void compare_calls() override {}
-  void prepare_loads() override {}
-  void before_pass() override { parameters_.start(); }
-  void run_first_pass(FunctionRef<void()> pass) override { pass(); }
-  void after_passes() override { parameters_.finish(); }  // of what no pass has read
   Tensor rows_of_all(const Tensor& own) override {
     Tensor rows = empty({processes_.size(), own.numel()}, own.dtype());
     processes_.all_gather(own, rows);
@@ -126,9 +151,7 @@ class HostReplicas final : public SeveralProcesses {
   void sum(const Tensor& values) override { processes_.all_reduce(values, ReduceOp::kSum); }
 };
 
-/// Processes with a GPU each. The host waits for none of their collectives, which may be captured: so the
-/// first pass of each step gathers the parameters, whether they are stale or not, unless loads are counted
-/// before it.
+/// Processes with a GPU each. The host waits for none of their collectives, which may be captured.
 class DeviceReplicas final : public SeveralProcesses {
  public:
   using SeveralProcesses::SeveralProcesses;
@@ -136,22 +159,6 @@ class DeviceReplicas final : public SeveralProcesses {
   /// Before a replay, which would be of collectives that have ended.
   void check() override { processes_.on_device().check(); }
   void compare_calls() override { processes_.on_device().require_same_calls(processes_); }
-  void prepare_loads() override {
-    parameters_.finish();
-    current_ = true;
-  }
-  void before_pass() override {}
-  void run_first_pass(FunctionRef<void()> pass) override {
-    if (current_) return pass();
-    parameters_.mark_stale();
-    parameters_.start();
-    pass();
-    parameters_.finish();
-  }
-  void after_passes() override {
-    parameters_.mark_current();
-    current_ = false;
-  }
   Tensor rows_of_all(const Tensor& own) override {
     Tensor rows = rows_.of({processes_.size(), own.numel()}, own.dtype(), own.device());
     processes_.on_device().all_gather_in_line(own, rows);
@@ -162,7 +169,6 @@ class DeviceReplicas final : public SeveralProcesses {
   }
 
  private:
-  bool current_ = false;   // the passes that count loads have gathered
   CollectiveMemory rows_;  // of rows_of_all()
 };
 
@@ -172,7 +178,7 @@ std::unique_ptr<Replicas> make_replicas(const Model& model, AdamW& optimizer, co
                                         Communicator& processes) {
   const bool dry = dry_run();
   if (processes.alone() || (dry && config.comm.zero < 2)) return std::make_unique<OneProcess>();
-  if (dry) return std::make_unique<DryShare>(make_gradient_sums(model, optimizer, config.comm, processes));
+  if (dry) return std::make_unique<DryShare>(model, optimizer, config, processes);
   MOH_CHECK(config.train.accumulate % processes.size() == 0,
             "processes share the micro-batches of a step evenly");
   if (config.device == kCpu) return std::make_unique<HostReplicas>(model, optimizer, config, processes);

@@ -19,15 +19,14 @@ struct RunConfig;
 ///
 ///     check(), sizes_of_all()
 ///     prepare_loads()                          if passes that count loads come first (BalanceScope::kGlobal)
-///     before_pass()                            before each pass, the ones that count loads included
+///     before_pass(), run_pass()                around each pass, the ones that count loads included
 ///     begin_gradients()                        before the first pass with a backward pass
-///     run_first_pass(pass)                     around the first of these
 ///     expect_backward(), finish_backward()     around each backward pass
 ///     after_passes()
 ///     rows_of_all(), after_update()
 ///     compare_calls()
 ///
-/// CUDA graphs capture the passes with run_first_pass(), expect_backward() and finish_backward(), and
+/// CUDA graphs capture the passes with run_pass(), expect_backward() and finish_backward(), and
 /// rows_of_all() with the update: a replay makes the same collectives without these calls. Everything else is
 /// called in each step.
 class Replicas {
@@ -51,11 +50,12 @@ class Replicas {
   /// Sizes of the processes' shares of a step, by rank. A collective.
   virtual std::vector<StepSize> sizes_of_all(const StepSize& own) = 0;
 
-  // Parameters, which are stale after an update where the optimiser's state is divided.
+  // Parameters, of which a process lacks the values that others have made (ParameterValues).
 
   virtual void prepare_loads() = 0;
   virtual void before_pass() = 0;
-  virtual void run_first_pass(FunctionRef<void()> pass) = 0;
+  /// `is_first`: the first pass with a backward pass.
+  virtual void run_pass(bool is_first, FunctionRef<void()> pass) = 0;
   virtual void after_passes() = 0;
   virtual void after_update() = 0;
   /// Makes all parameters current, before one process reads them alone. A collective.

@@ -32,7 +32,9 @@ Saver::Saver(const RunParts& run, const AdamW& optimizer, const WeightAverage* a
     : run_(run),
       optimizer_(optimizer),
       average_(average),
-      asynchronous_(run.config.checkpoint.asynchronous && run.config.device == kCpu),
+      // Sharded parameters are whole until the next step begins.
+      asynchronous_(run.config.checkpoint.asynchronous && run.config.device == kCpu &&
+                    run.config.comm.zero < 3),
       sharded_(optimizer.shards()->divided()),
       writer_(open_writer(run, sharded_)) {}
 

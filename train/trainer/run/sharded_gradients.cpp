@@ -69,19 +69,9 @@ ShardedGradients::~ShardedGradients() {
 }
 
 std::vector<Tensor> ShardedGradients::sums() const {
-  std::vector<std::pair<std::size_t, Tensor>> by_item;
-  for (std::size_t b = 0; b < buckets_.size(); ++b) {
-    std::int64_t begin = 0;
-    for (const std::size_t item : shards_->buckets()[b].items) {
-      const std::int64_t end = begin + shards_->own(item).count();
-      by_item.emplace_back(item, buckets_[b].sum.slice(begin, end));
-      begin = end;
-    }
-  }
-  std::ranges::sort(by_item, {}, &std::pair<std::size_t, Tensor>::first);
-  std::vector<Tensor> sums;
-  for (auto& [item, sum] : by_item) sums.push_back(std::move(sum));
-  return sums;
+  std::vector<Tensor> of_buckets;
+  for (const Filled& bucket : buckets_) of_buckets.push_back(bucket.sum);
+  return shards_->own_parts(of_buckets);
 }
 
 std::size_t ShardedGradients::block_bytes() const {
@@ -130,7 +120,12 @@ ShardedGradients::Block& ShardedGradients::take(std::int64_t elements, DType dty
   return *found;
 }
 
+/// A block for buckets of the size, and for those that are a little larger.
 ShardedGradients::Block& ShardedGradients::add_block(std::int64_t elements, DType dtype) {
+  const std::int64_t most = elements + elements / 4;
+  for (const Filled& bucket : buckets_) {
+    if (bucket.sum.dtype() == dtype && bucket.elements <= most) elements = std::max(elements, bucket.elements);
+  }
   blocks_.push_back(std::make_unique<Block>(lasting_zeros(elements, dtype, device_)));
   return *blocks_.back();
 }

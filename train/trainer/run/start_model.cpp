@@ -16,11 +16,11 @@ namespace moh {
 
 namespace {
 
-/// A model with its initial weights. Where processes send each other new values of parameters, these are in
-/// memory that collectives may gather them in (ParameterShards::gather()).
+/// A model with its initial weights. Where processes keep whole parameters, and send each other new values of
+/// them, these are in memory that collectives may gather them in (ParameterShards::gather()).
 std::unique_ptr<Model> new_model(const RunConfig& run, const Family& family) {
   std::optional<cuda::PersistentMemoryScope> persistent;
-  if (run.device != kCpu && run.comm.zero > 0) persistent.emplace();
+  if (run.device != kCpu && run.comm.zero > 0 && run.comm.zero < 3) persistent.emplace();
   return make_initialised_model(family, run);
 }
 

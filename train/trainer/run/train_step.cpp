@@ -168,7 +168,7 @@ bool TrainStep::compute(TrainingStep& data, FunctionRef<bool()> stop, std::int64
     replicas_->before_pass();  // nothing has to come before it
     const Loaded loaded = load(data, step, i, report.data_seconds);
     const auto pass = [&] { forward_backward(i, loaded.batch, loaded.generator); };
-    run(stage_of(i), [&] { i == 0 ? replicas_->run_first_pass(pass) : pass(); });
+    run(stage_of(i), [&] { replicas_->run_pass(i == 0, pass); });
   }
   replicas_->after_passes();
   run(StepStage::kUpdate, [&] { update(); });
@@ -193,12 +193,13 @@ bool TrainStep::count_loads(TrainingStep& data, FunctionRef<bool()> stop, std::i
     if (stop()) return false;
     replicas_->before_pass();
     const Loaded loaded = load(data, step, i, data_seconds);
-    run(StepStage::kCountLoads, [&] {
+    const auto pass = [&] {
       const ProfilePhaseScope phase(ProfilePhase::kForward);
       const FirstRunScope first_run;
       Generator generator = loaded.generator;
       loads_->add(loaded.batch.head_loads(generator));
-    });
+    };
+    run(StepStage::kCountLoads, [&] { replicas_->run_pass(false, pass); });
   }
   replicas_->sum(loads_->all());
   data.set_balance_loads(loads_->of_layers());

@@ -56,7 +56,7 @@ TEST_CASE("plan: eight GPUs of 80 GB train an 8B model in bfloat16 when they div
   CHECK(plan.memory.back().memory.at_peak[optimizer] ==
         Approx(12.0 / 8 * static_cast<double>(plan.step.parameters)).epsilon(0.01));
   CHECK(plan.fits(plan.memory.back()));
-  CHECK_THROWS_AS(plan_training(llama3_8b(), {.gpus = 8, .zero = 3}, language_tasks()), ValueError);
+  CHECK_THROWS_AS(plan_training(llama3_8b(), {.gpus = 8, .zero = 4}, language_tasks()), ValueError);
 }
 
 TEST_CASE("plan: one GPU of 141 GB trains an 8B model in bfloat16 with narrow gradients, or fused updates") {
@@ -82,13 +82,13 @@ TEST_CASE("plan: one GPU of 141 GB trains an 8B model in bfloat16 with narrow gr
              Catch::Contains("optim.fused_update: expected false with 8 processes"));
 }
 
-TEST_CASE("plan: divided gradients are an eighth, and the whole ones of a few buckets") {
+TEST_CASE("plan: divided gradients and weights are an eighth, and the whole ones of a few buckets") {
   const auto memory = [](std::int64_t zero) {
     return plan_training(llama3_8b(), {.gpus = 8, .zero = zero}, language_tasks()).memory;
   };
   const std::vector<MemoryChoice> whole = memory(1), divided = memory(2);
   const auto peak_of = [](const std::vector<MemoryChoice>& choices, MemoryPurpose purpose) {
-    return choices.back().memory.stats.by_purpose[static_cast<std::size_t>(purpose)].peak_bytes;
+    return choices.front().memory.stats.by_purpose[static_cast<std::size_t>(purpose)].peak_bytes;
   };
   CHECK(peak_of(divided, MemoryPurpose::kOptimizer) == peak_of(whole, MemoryPurpose::kOptimizer));
   const double all = 4 * 8030261248.0, largest = 4 * 128256.0 * 4096;  // float32; of the logits' weights
@@ -96,6 +96,9 @@ TEST_CASE("plan: divided gradients are an eighth, and the whole ones of a few bu
   const auto kept = static_cast<double>(peak_of(divided, MemoryPurpose::kGradient));
   CHECK(kept > all / 8 + largest);
   CHECK(kept < all / 8 + 2 * largest);
+  const std::vector<MemoryChoice> weights = memory(3);
+  CHECK(weights.front().memory.needed_bytes() < divided.front().memory.needed_bytes());
+  CHECK(peak_of(weights, MemoryPurpose::kOptimizer) == peak_of(whole, MemoryPurpose::kOptimizer));
 }
 
 TEST_CASE("plan: gradients in bfloat16 are half of what eight GPUs hold of them") {

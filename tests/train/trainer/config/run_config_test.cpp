@@ -354,7 +354,7 @@ TEST_CASE("run config: rules between fields point at what was written") {
        "2:28: guard.spike.grad_norm: expected 0 with optim.fused_update: true, which cannot take back "
        "weights "
        "that are updated, found 5"},
-      {"comm: {zero: 3}\n", "1:14: comm.zero: expected an integer of at least 0 and at most 2, found 3"},
+      {"comm: {zero: 4}\n", "1:14: comm.zero: expected an integer of at least 0 and at most 3, found 4"},
       {"optim: {fused_update: true, clip_grad_norm: 0}\ncomm: {zero: 1}\n",
        "2:14: comm.zero: expected 0 with optim.fused_update: true, which is for one process, found 1"},
       {"model: {heads: 7}\n",

@@ -1,0 +1,67 @@
+#pragma once
+
+#include "core/function_ref.h"
+#include "train/trainer/optim/parameter_gather.h"
+
+namespace moh {
+
+/// How a process that updates a part of the parameters comes by the values of all. In each step:
+///
+///     prepare_loads()                     if passes that count loads come first
+///     before_pass(), run_pass(pass)       around each pass; is_first is that of the first backward pass
+///     after_passes()
+///     after_update()
+///
+/// What run_pass() enqueues on a GPU may be captured (core/cuda/graph.h): a replay does not call it.
+class ParameterValues {
+ public:
+  virtual ~ParameterValues() = default;
+  ParameterValues() = default;
+  ParameterValues(const ParameterValues&) = delete;
+  ParameterValues& operator=(const ParameterValues&) = delete;
+
+  virtual void prepare_loads() = 0;
+  virtual void before_pass() = 0;
+  virtual void run_pass(bool is_first, FunctionRef<void()> pass) = 0;
+  virtual void after_passes() = 0;
+  virtual void after_update() = 0;
+  /// Makes all values current, and keeps them until the next step, in which one process may read them alone.
+  /// A collective.
+  virtual void complete() = 0;
+};
+
+/// Values that all processes keep whole. Those of CPUs come while the step's first pass goes on.
+class WholeValues final : public ParameterValues {
+ public:
+  explicit WholeValues(const AdamW& optimizer) : gather_(optimizer) {}
+
+  void prepare_loads() override {}
+  void before_pass() override { gather_.start(); }
+  void run_pass(bool, FunctionRef<void()> pass) override { pass(); }
+  void after_passes() override { gather_.finish(); }  // of what no pass has read
+  void after_update() override { gather_.mark_stale(); }
+  void complete() override { gather_.finish(); }
+
+ private:
+  ParameterGather gather_;
+};
+
+/// Likewise between GPUs, where a gather may be captured: so the first backward pass of each step gathers,
+/// whether values are stale or not, unless loads are counted before it.
+class WholeDeviceValues final : public ParameterValues {
+ public:
+  explicit WholeDeviceValues(const AdamW& optimizer) : gather_(optimizer) {}
+
+  void prepare_loads() override;
+  void before_pass() override {}
+  void run_pass(bool is_first, FunctionRef<void()> pass) override;
+  void after_passes() override;
+  void after_update() override { gather_.mark_stale(); }
+  void complete() override { gather_.finish(); }
+
+ private:
+  ParameterGather gather_;
+  bool current_ = false;  // the passes that count loads have gathered
+};
+
+}  // namespace moh
