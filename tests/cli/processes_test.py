@@ -337,6 +337,17 @@ class Zero(Processes):
             for other in others:
                 self.assertEqual(other, first)
 
+    def test_memory_is_what_the_plan_says(self):
+        config = self.config({**self.TEXT, "model.layers": 8, "model.hidden": 256, "model.intermediate": 768, "model.dropout": 0,
+                              "model.max_positions": 128, "data.sequence_length": 128, "train.accumulate": 2, "train.steps": 3,
+                              "eval.every": 0, "precision": "bfloat16", "ema.decay": 0, "comm.bucket_mib": 1})
+        for zero in (0, 1, 2, 3):
+            self.run_in(2, "train", config, f"output.dir=zero_{zero}", f"comm.zero={zero}")
+            peak = [record["peak_memory_bytes"] for record in support.metrics(self.folder / f"zero_{zero}")
+                    if record["kind"] == "train"][1]  # an evaluation follows the last step
+            plan = json.loads(self.moh("plan", config, "--devices", "2", "--zero", str(zero), "--json"))
+            self.assertLess(abs(plan["recompute"]["none"]["peak_bytes"]["total"] / peak - 1), 0.05, (zero, plan, peak))
+
     def test_lion_is_divided_and_rules_of_whole_matrices_are_not(self):
         config = self.config({**self.TEXT, "optim.name": "lion", "optim.learning_rate": 0.0003,
                               "schedule.warmup_start": 0.0001})

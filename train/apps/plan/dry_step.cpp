@@ -100,9 +100,9 @@ DryStep dry_step(const RunConfig& asked, const MakeTask& make_task, DryStepAt at
   config.cuda_graph = false;  // a captured step allocates the same blocks
   const DryRunScope scope;
   const std::unique_ptr<Task> task = make_task(config);
-  const std::unique_ptr<Communicator> others =
-      dry_processes(config.comm.zero > 0 ? static_cast<int>(processes) : 1);
-  AdamW optimizer(task->model(), config.optim.adamw, *others, config.comm.bucket_bytes());
+  const std::unique_ptr<Communicator> others = dry_processes(static_cast<int>(processes));
+  AdamW optimizer(task->model(), config.optim.adamw, config.comm.zero > 0 ? *others : one_process(),
+                  config.comm.bucket_bytes());
   TrainStep step(*task, optimizer, config, *others);
   task->seek(0, {});
 
@@ -110,6 +110,10 @@ DryStep dry_step(const RunConfig& asked, const MakeTask& make_task, DryStepAt at
   constexpr auto kLate = static_cast<std::int64_t>(config::kMaxSteps);  // all of any training is done
   run_counted(step, at == DryStepAt::kStart ? 0 : kLate, config.schedule.peak, result);
   step.finish();
+  if (processes > 1) {  // what collectives need is there from the beginning of the second one
+    step.begin(at == DryStepAt::kStart ? 1 : kLate, config.schedule.peak);
+    step.finish();
+  }
   result.unit = task->unit();
   result.sample_sizes = task->sample_sizes();
   result.steps_per_epoch = task->steps_per_epoch();

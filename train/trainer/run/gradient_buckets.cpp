@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "core/cuda/queue.h"
+#include "core/dry_run.h"
 #include "core/error.h"
 #include "train/comm/device_collectives.h"
 
@@ -54,6 +55,7 @@ void GradientBuckets::expect_pass(bool is_last) {
 }
 
 void GradientBuckets::start(std::size_t bucket) {
+  if (dry_run()) return;
   const Tensor& gradients = gradients_[bucket];
   if (on_device_) return start_on_device(gradients);
   const DType wire = wire_of(gradients, options_.wire);
@@ -77,6 +79,7 @@ void GradientBuckets::start_on_device(const Tensor& gradients) const {
 void GradientBuckets::finish_pass(bool is_last) {
   if (!is_last) return;
   order_->finish();
+  if (dry_run()) return;
   if (on_device_) return cuda::wait_for(cuda::Queue::kCompute, cuda::Queue::kCommunication);
   for (Communicator::Pending& one : std::exchange(pending_, {})) processes_.finish(one);
 }

@@ -69,8 +69,8 @@ std::unique_ptr<ParameterValues> make_parameter_values(AdamW& optimizer, const R
   return std::make_unique<WholeDeviceValues>(optimizer);
 }
 
-/// One of the processes that divide gradients, or weights, too, in a dry run of its share alone: it takes the
-/// memory of its sums and values, and adds nothing up.
+/// One of several processes in a dry run of its share alone: it takes the memory of its sums and values, and
+/// adds nothing up.
 class DryShare final : public OneProcess {
  public:
   DryShare(const Model& model, AdamW& optimizer, const RunConfig& config, Communicator& processes)
@@ -176,9 +176,8 @@ class DeviceReplicas final : public SeveralProcesses {
 
 std::unique_ptr<Replicas> make_replicas(const Model& model, AdamW& optimizer, const RunConfig& config,
                                         Communicator& processes) {
-  const bool dry = dry_run();
-  if (processes.alone() || (dry && config.comm.zero < 2)) return std::make_unique<OneProcess>();
-  if (dry) return std::make_unique<DryShare>(model, optimizer, config, processes);
+  if (processes.alone()) return std::make_unique<OneProcess>();
+  if (dry_run()) return std::make_unique<DryShare>(model, optimizer, config, processes);
   MOH_CHECK(config.train.accumulate % processes.size() == 0,
             "processes share the micro-batches of a step evenly");
   if (config.device == kCpu) return std::make_unique<HostReplicas>(model, optimizer, config, processes);

@@ -13,9 +13,8 @@ namespace moh {
 
 namespace {
 
-/// Blocks of a dtype that there are before one is waited for: that of the bucket that is made, and two that
-/// are sent.
-constexpr std::ptrdiff_t kBlocks = 3;
+/// Reductions that are under way before one is waited for.
+constexpr std::size_t kUnderWay = 2;
 
 }  // namespace
 
@@ -96,25 +95,16 @@ Tensor ShardedGradients::place(std::size_t bucket, std::int64_t begin, const Sha
   return filled.block->memory.slice(begin, begin + shape.numel()).reshape(shape);
 }
 
-/// The smallest free block of the size; else a new one, if there are few; else the first that is to be free.
+/// The smallest free block for so many elements, but none of far more, which a larger bucket needs; else a
+/// new one.
 ShardedGradients::Block& ShardedGradients::take(std::int64_t elements, DType dtype) {
-  const auto size = [](const std::unique_ptr<Block>& block) { return block->memory.numel(); };
-  const auto is_free = [&](const std::unique_ptr<Block>& block) {
-    return block->state == Block::State::kFree && block->memory.dtype() == dtype && size(block) >= elements;
-  };
-  const auto smallest_free = [&]() -> Block* {
-    Block* smallest = nullptr;
-    for (const std::unique_ptr<Block>& block : blocks_) {
-      if (is_free(block) && (smallest == nullptr || size(block) < smallest->memory.numel()))
-        smallest = block.get();
-    }
-    return smallest;
-  };
-  const auto is_alike = [&](const std::unique_ptr<Block>& block) { return block->memory.dtype() == dtype; };
-  Block* found = smallest_free();
-  if (found == nullptr && std::ranges::count_if(blocks_, is_alike) < kBlocks)
-    found = &add_block(elements, dtype);
-  for (; found == nullptr && !under_way_.empty(); found = smallest_free()) end_oldest();
+  Block* found = nullptr;
+  for (const std::unique_ptr<Block>& block : blocks_) {
+    const std::int64_t size = block->memory.numel();
+    const bool fits = block->memory.dtype() == dtype && size >= elements && size <= 2 * elements;
+    if (!fits || block->state != Block::State::kFree) continue;
+    if (found == nullptr || size < found->memory.numel()) found = block.get();
+  }
   if (found == nullptr) found = &add_block(elements, dtype);
   found->state = Block::State::kFilled;
   return *found;
@@ -124,7 +114,8 @@ ShardedGradients::Block& ShardedGradients::take(std::int64_t elements, DType dty
 ShardedGradients::Block& ShardedGradients::add_block(std::int64_t elements, DType dtype) {
   const std::int64_t most = elements + elements / 4;
   for (const Filled& bucket : buckets_) {
-    if (bucket.sum.dtype() == dtype && bucket.elements <= most) elements = std::max(elements, bucket.elements);
+    if (bucket.sum.dtype() == dtype && bucket.elements <= most)
+      elements = std::max(elements, bucket.elements);
   }
   blocks_.push_back(std::make_unique<Block>(lasting_zeros(elements, dtype, device_)));
   return *blocks_.back();
@@ -136,6 +127,7 @@ void ShardedGradients::start(std::size_t bucket) {
   for (Variable& leaf : order_->leaves(bucket)) leaf.zero_grad();
   const Tensor rows = rows_of(block.memory.slice(0, filled.elements), processes_.size());
   block.state = Block::State::kUnderWay;
+  while (under_way_.size() >= kUnderWay) end_oldest();
   under_way_.push_back(&block);
   if (dry_run()) return;
   if (device_ != kCpu) return start_on_device(block, rows, filled.sum);

@@ -18,10 +18,9 @@ namespace moh {
 /// Sums of gradients of which each process keeps its own elements alone (ZeRO stage 2, arXiv 1910.02054):
 /// every backward pass has its buckets reduced while it goes on (ReductionOrder), and adds the sums to those
 /// of the passes before it. Whole gradients are in memory from their first contribution to the end of their
-/// bucket's reduction: a few buckets at a time, in blocks that one bucket after the other uses.
-///
-/// On the CPU, the pass waits for the reduction before the last one when it begins another bucket. On a GPU
-/// the compute queue does, for the one that had the block.
+/// bucket's reduction: a few buckets at a time, in blocks that one bucket after the other uses. Two
+/// reductions are under way at a time: the pass, or on a GPU its compute queue, waits for the one before
+/// them.
 class ShardedGradients final : public GradientSums {
  public:
   /// `leaves[i]` is item number i of `shards`, which are divided; `wire` as GradientBuckets has it. From now

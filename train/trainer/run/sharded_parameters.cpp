@@ -160,10 +160,9 @@ void ShardedParameters::before_pass() {
   if (dry_run()) plan_memory();
 }
 
-/// Memory that a dry run does not come to, of the largest bucket's size: rows of two gathers, and the bucket
-/// that is predicted.
+/// Memory that a dry run does not come to: rows of two gathers, of the largest bucket's size.
 void ShardedParameters::plan_memory() {
-  constexpr std::int64_t kBuckets = 3;
+  constexpr std::int64_t kBuckets = 2;
   std::int64_t largest = 0;
   for (const Gathered& bucket : buckets_) {
     std::int64_t bytes = 0;
