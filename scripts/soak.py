@@ -93,7 +93,11 @@ class Soak:
             os.kill(self.draw.choice(victims), signal.SIGKILL)
         except ProcessLookupError:
             pass
-        code = process.wait()
+        try:
+            code = process.wait(60)
+        except subprocess.TimeoutExpired:  # mpirun may not end if a process dies while it connects
+            os.killpg(process.pid, signal.SIGKILL)
+            code = process.wait()
         for pid in victims:  # of a launcher that was killed
             try:
                 os.kill(pid, signal.SIGKILL)
