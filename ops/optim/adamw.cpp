@@ -157,6 +157,7 @@ void update_alone(const AdamWParameter& p, const AdamWStep& step) {
 }  // namespace
 
 void update_one_alone(const AdamWParameter& parameter, const Tensor& grad, const StepNumbers& step) {
+  if (parameter.value.numel() == 0) return;
   if (parameter.orthogonal)
     muon(parameter, grad, step);
   else

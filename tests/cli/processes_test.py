@@ -348,15 +348,30 @@ class Zero(Processes):
             plan = json.loads(self.moh("plan", config, "--devices", "2", "--zero", str(zero), "--json"))
             self.assertLess(abs(plan["recompute"]["none"]["peak_bytes"]["total"] / peak - 1), 0.05, (zero, plan, peak))
 
-    def test_lion_is_divided_and_rules_of_whole_matrices_are_not(self):
+    def test_lion_is_divided(self):
         config = self.config({**self.TEXT, "optim.name": "lion", "optim.learning_rate": 0.0003,
                               "schedule.warmup_start": 0.0001})
         self.run_in(2, "train", config, "output.dir=plain")
         self.run_in(2, "train", config, "output.dir=divided", "comm.zero=1", "comm.bucket_mib=1")
         self.assert_close("plain", "divided")
+
+    def test_each_matrix_is_updated_whole_by_one_process(self):
         for name in ("muon", "adafactor"):
-            message = self.moh("train", config, f"optim.name={name}", "comm.zero=1", code=support.CONFIG_ERROR)
-            self.assert_says(message, "comm.zero", f"expected 0 with optim.name: {name}, which updates whole matrices, found 1")
+            config = self.config({**self.TEXT, "optim.name": name, "precision": "bfloat16", "train.accumulate": 2,
+                                  "optim.clip_grad_norm": 0})
+            self.run_in(2, "train", config, f"output.dir={name}")
+            (state,) = self.shards(name)
+            for zero in (1, 2, 3):
+                divided = f"{name}_{zero}"
+                self.run_in(2, "train", config, f"output.dir={divided}", f"comm.zero={zero}")
+                self.assertEqual(*((self.newest(run) / "model.safetensors").read_bytes() for run in (name, divided)))
+                for part in self.shards(divided):
+                    self.assertLess(part.stat().st_size, 0.7 * state.stat().st_size)
+            self.run_in(2, "train", config, "output.dir=again", "train.steps=4", "comm.zero=3", "--overwrite")
+            self.moh("train", config, "output.dir=again", "--resume", "train.steps=8")
+            self.run_in(4, "train", config, "output.dir=again", "--resume", "comm.zero=2")
+            for a, b in zip(*(support.losses(self.folder / run) for run in (name, "again")), strict=True):
+                self.assertLess(abs(a - b), 2e-3 * a)
 
     def test_adapters_are_divided(self):
         config = self.config({**self.TEXT, "precision": "bfloat16", "model.lora.rank": 2, "train.accumulate": 2})

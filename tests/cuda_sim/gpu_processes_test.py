@@ -50,6 +50,14 @@ class OnGpus(Processes):
         self.run_in(2, "train", config, "--resume", "comm.zero=3", "comm.backend=host")
         self.assert_close("one", "run")
 
+    def test_each_matrix_is_updated_whole_by_one_process(self):
+        for name in ("muon", "adafactor"):
+            config = self.config({**TINY, **MOH, "optim.name": name, "optim.clip_grad_norm": 0, "train.accumulate": 2})
+            self.run_in(2, "train", config, f"output.dir={name}")
+            self.run_in(2, "train", config, f"output.dir={name}_3", "comm.zero=3", "cuda_graph=true")
+            models = [(self.newest(run) / "model.safetensors").read_bytes() for run in (name, f"{name}_3")]
+            self.assertEqual(*models)
+
     def test_the_loads_of_the_whole_step_are_those_of_all(self):
         config = self.config({**TINY, **MOH, "model.moh.balance_scope": "global", "model.moh.balance_weight": 0.5})
         self.moh("train", config, "output.dir=one")

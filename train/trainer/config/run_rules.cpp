@@ -114,14 +114,6 @@ void check_gradients(const RunConfig& run, Rules& rules) {
   }
 }
 
-void check_whole_matrices(const RunConfig& run, Rules& rules) {
-  const UpdateRule rule = run.optim.adamw.rule;
-  if (!takes_whole_matrices(rule) || run.comm.zero == 0) return;
-  rules.refuse({"comm.zero", "optim.name"},
-               "0 with optim.name: " + std::string(name_of(rule)) + ", which updates whole matrices",
-               std::to_string(run.comm.zero));
-}
-
 /// Refuses what writes whole parameters where each process has a part of them alone.
 void check_sharded_parameters(const RunConfig& run, Rules& rules) {
   const MohConfig* const moh = run.family->moh();
@@ -216,7 +208,6 @@ void check(const RunConfig& run, const FamilyConfig* checkpoint, Rules& rules) {
   check_device(run, rules);
   check_profile(run.profile, rules);
   check_gradients(run, rules);
-  check_whole_matrices(run, rules);
   check_sharded_parameters(run, rules);
   check_fused_update(run, rules);
   check_schedule(run.schedule, rules);

@@ -40,6 +40,7 @@ void add_state(AdamWParameter& tensors, const Tensor& value, UpdateRule rule) {
   }
   tensors.exp_avg = of_shape(value.shape());
   if (rule != UpdateRule::kLion && !tensors.orthogonal) tensors.exp_avg_sq = of_shape(value.shape());
+  if (value.numel() == 0) tensors.orthogonal = false;  // another process's matrix
 }
 
 }  // namespace
@@ -61,7 +62,8 @@ AdamW::AdamW(std::vector<NamedParameter> parameters, const std::vector<Parameter
                            .orthogonal = uses[i].orthogonal};
     const bool follows =
         !slots_.empty() && slots_.back().parameter.variable.value().is_followed_by(tensors.value);
-    items.push_back({tensors.value.numel(), tensors.value.dtype(), follows});
+    items.push_back(
+        {tensors.value.numel(), tensors.value.dtype(), follows, takes_whole_matrices(options.rule)});
     if (tensors.value.dtype() == DType::kBFloat16) {
       tensors.narrow_grad = options.gradients == Precision::kBFloat16;
       parameter.variable.set_grad_dtype(dtype_of(options.gradients));
@@ -69,9 +71,6 @@ AdamW::AdamW(std::vector<NamedParameter> parameters, const std::vector<Parameter
     slots_.push_back({std::move(parameter), std::move(tensors), follows});
   }
   shards_ = std::make_shared<const ParameterShards>(items, bucket_bytes, processes);
-  if (takes_whole_matrices(options.rule) && shards_->divided())
-    throw ConfigError(
-        error_message("comm.zero", "", "0 with an optim.name that updates whole matrices", "1"));
   std::vector<AdamWParameter> states;
   for (std::size_t i = 0; i < slots_.size(); ++i) {
     add_state(slots_[i].tensors, shards_->own_part(i, slots_[i].tensors.value), options.rule);
@@ -141,14 +140,19 @@ void AdamW::keep_gradients() {
   make_update(with_buffers);
 }
 
+/// Elements [count] of a parameter that are updated here, in the shape in which they are.
+Tensor AdamW::in_shape_of(const Slot& slot, const Tensor& elements) {
+  return elements.reshape(slot.tensors.value.shape());
+}
+
 void AdamW::take_gradients_from(const std::vector<Tensor>& sums) {
   MOH_CHECK(!update_ && sums.size() == slots_.size(), "a sum for each parameter, from the first update on");
-  for (std::size_t i = 0; i < slots_.size(); ++i) slots_[i].gradient_sum = sums[i];
+  for (std::size_t i = 0; i < slots_.size(); ++i) slots_[i].gradient_sum = in_shape_of(slots_[i], sums[i]);
 }
 
 void AdamW::take_values_from(const std::vector<Tensor>& values) {
   MOH_CHECK(!update_ && values.size() == slots_.size(), "values of each parameter, from the first update on");
-  for (std::size_t i = 0; i < slots_.size(); ++i) slots_[i].tensors.value = values[i];
+  for (std::size_t i = 0; i < slots_.size(); ++i) slots_[i].tensors.value = in_shape_of(slots_[i], values[i]);
 }
 
 void AdamW::expect_each() {

@@ -120,6 +120,7 @@ class AdamW {
   void make_update(const std::vector<AdamWParameter>& parameters);
   void add_gradient_buffers(std::size_t first, Device device);
   Tensor gradient_of(std::size_t index) const;
+  static Tensor in_shape_of(const Slot& slot, const Tensor& elements);
   std::vector<AdamWParameter> parameters() const;
   TensorPart part_of(std::size_t slot, const NamedTensor& tensor) const;
 

@@ -34,24 +34,93 @@ void copy_elements(const Tensor& to, std::int64_t to_begin, const Tensor& from, 
 
 }  // namespace
 
-std::vector<Bucket> bucket_layout(std::span<const BucketItem> items, std::size_t bytes, std::int64_t parts) {
-  std::vector<Bucket> buckets;
+namespace {
+
+/// Items that follow each other: [begin, end) of all.
+struct Unit {
+  std::size_t begin = 0, end = 0;
+  std::int64_t elements = 0;
+};
+
+Unit unit_before(std::size_t end, std::span<const BucketItem> items) {
+  Unit unit{end - 1, end, 0};
+  while (unit.begin > 0 && items[unit.begin].follows) --unit.begin;
+  for (std::size_t i = unit.begin; i < end; ++i) unit.elements += items[i].elements;
+  return unit;
+}
+
+void append(Bucket& bucket, const Unit& unit, std::span<const BucketItem> items, std::int64_t begin) {
+  for (std::size_t i = unit.begin; i < unit.end; ++i) {
+    bucket.items.push_back(i);
+    bucket.begins.push_back(begin);
+    begin += items[i].elements;
+  }
+}
+
+Bucket one_behind_the_other(std::span<const Unit> units, std::span<const BucketItem> items,
+                            std::int64_t parts) {
   Bucket bucket;
+  for (const Unit& unit : units) {
+    append(bucket, unit, items, bucket.elements);
+    bucket.elements += unit.elements;
+  }
+  if (parts > 1) bucket.elements = padded(bucket.elements, parts * kAlignment);
+  return bucket;
+}
+
+/// The largest unit first, each in the part that has the fewest elements so far.
+Bucket in_parts(std::span<const Unit> units, std::span<const BucketItem> items, std::int64_t parts) {
+  std::vector<const Unit*> by_size;
+  for (const Unit& unit : units) by_size.push_back(&unit);
+  std::ranges::stable_sort(by_size, std::ranges::greater(), [](const Unit* unit) { return unit->elements; });
+  std::vector<std::vector<const Unit*>> of_parts(static_cast<std::size_t>(parts));
+  std::vector<std::int64_t> elements(of_parts.size());
+  for (const Unit* unit : by_size) {
+    const auto part = static_cast<std::size_t>(std::ranges::min_element(elements) - elements.begin());
+    of_parts[part].push_back(unit);
+    elements[part] += unit->elements;
+  }
+  const std::int64_t each = padded(std::ranges::max(elements), kAlignment);
+  Bucket bucket;
+  bucket.elements = each * parts;
+  for (std::size_t part = 0; part < of_parts.size(); ++part) {
+    std::int64_t begin = each * static_cast<std::int64_t>(part);
+    for (const Unit* unit : of_parts[part]) {
+      append(bucket, *unit, items, begin);
+      begin += unit->elements;
+    }
+  }
+  return bucket;
+}
+
+}  // namespace
+
+std::vector<Bucket> bucket_layout(std::span<const BucketItem> items, std::size_t bytes, std::int64_t parts) {
+  constexpr std::int64_t kUnitsOfPart = 8, kLeastFill = 8;  // an eighth may be empty
+  const bool whole = parts > 1 && !items.empty() && items.front().whole;
+  std::vector<Bucket> buckets;
+  std::vector<Unit> units;
+  std::int64_t elements = 0;  // of the units
+  const auto bucket = [&] {
+    return whole ? in_parts(units, items, parts) : one_behind_the_other(units, items, parts);
+  };
   const auto close = [&] {
-    if (bucket.items.empty()) return;
-    if (parts > 1) bucket.elements = padded(bucket.elements, parts * kAlignment);
-    buckets.push_back(std::exchange(bucket, {}));
+    if (!units.empty()) buckets.push_back(bucket());
+    units.clear();
+    elements = 0;
+  };
+  const auto is_full = [&] {
+    if (static_cast<std::size_t>(elements) * dtype_size(DType::kFloat32) < bytes) return false;
+    if (!whole || std::ssize(units) >= kUnitsOfPart * parts) return true;
+    return bucket().elements * (kLeastFill - 1) <= elements * kLeastFill;
   };
   for (std::size_t end = items.size(); end > 0;) {
-    std::size_t begin = end - 1;
-    while (begin > 0 && items[begin].follows) --begin;
-    if (!bucket.items.empty() && items[bucket.items.back()].dtype != items[begin].dtype) close();
-    for (std::size_t i = begin; i < end; ++i) {
-      bucket.items.push_back(i);
-      bucket.elements += items[i].elements;
-    }
-    if (static_cast<std::size_t>(bucket.elements) * dtype_size(DType::kFloat32) >= bytes) close();
-    end = begin;
+    const Unit unit = unit_before(end, items);
+    if (!units.empty() && items[units.back().begin].dtype != items[unit.begin].dtype) close();
+    units.push_back(unit);
+    elements += unit.elements;
+    end = unit.begin;
+    if (is_full()) close();
   }
   close();
   return buckets;
@@ -90,7 +159,8 @@ class ParameterShards::RowMemory {
 struct ParameterShards::Sent {
   Communicator* processes;
   Tensor rows;
-  std::vector<Tensor> whole = {};      // of the bucket's items; none where they are the rows
+  std::vector<Tensor> whole = {};  // of the bucket's items; none where they are the rows
+  std::vector<std::int64_t> begins = {};
   RowMemory::Rows* taken = nullptr;    // the rows' memory, which is given back with the end
   Communicator::Pending pending = {};  // of main memory
 
@@ -99,11 +169,8 @@ struct ParameterShards::Sent {
       processes->finish(pending);
     else
       cuda::wait_for(cuda::Queue::kCompute, cuda::Queue::kCommunication);
-    std::int64_t begin = 0;
-    for (const Tensor& tensor : whole) {
-      copy_elements(tensor, 0, rows, begin, tensor.numel());
-      begin += tensor.numel();
-    }
+    for (std::size_t i = 0; i < whole.size(); ++i)
+      copy_elements(whole[i], 0, rows, begins[i], whole[i].numel());
     if (taken != nullptr) taken->is_taken = false;
   }
 };
@@ -117,12 +184,10 @@ ParameterShards::ParameterShards(std::vector<BucketItem> items, std::size_t buck
       row_memory_(std::make_unique<RowMemory>()) {
   for (const Bucket& bucket : buckets_) {
     const std::int64_t part = bucket.elements / processes.size(), first = part * processes.rank();
-    std::int64_t begin = 0;
-    for (const std::size_t i : bucket.items) {
-      const std::int64_t elements = items_[i].elements;
-      own_[i] = {std::clamp<std::int64_t>(first - begin, 0, elements),
-                 std::clamp<std::int64_t>(first + part - begin, 0, elements)};
-      begin += elements;
+    for (std::size_t k = 0; k < bucket.items.size(); ++k) {
+      const std::int64_t begin = bucket.begins[k], elements = items_[bucket.items[k]].elements;
+      own_[bucket.items[k]] = {std::clamp<std::int64_t>(first - begin, 0, elements),
+                               std::clamp<std::int64_t>(first + part - begin, 0, elements)};
     }
   }
 }
@@ -130,7 +195,7 @@ ParameterShards::ParameterShards(std::vector<BucketItem> items, std::size_t buck
 ParameterShards::~ParameterShards() = default;
 
 Tensor ParameterShards::own_part(std::size_t index, const Tensor& whole) const {
-  if (!divided()) return whole;
+  if (!divided() || (items_[index].whole && own_[index].count() == whole.numel())) return whole;
   return whole.reshape({whole.numel()}).slice(own_[index].begin, own_[index].end);
 }
 
@@ -186,6 +251,7 @@ ParameterShards::Sent ParameterShards::start(const Bucket& bucket, std::span<con
     const Tensor memory = sent.taken->memory[first.dtype()].of({most}, first.dtype(), first.device());
     sent.rows = memory.slice(0, bucket.elements).reshape(shape);
   }
+  sent.begins = bucket.begins;
   const Tensor mine = sent.rows.select(processes_.rank());
   std::int64_t place = 0;
   for (const std::size_t i : bucket.items) {

@@ -20,18 +20,24 @@ struct BucketItem {
   /// Its values lie right behind those of the item before it, so that one multiplication may compute the
   /// gradients of both (packed_linear() of ops/linalg/linear.h), if these lie so, too.
   bool follows = false;
+  /// One process has all of its elements, as an update reads a whole matrix; of all items, or of none.
+  bool whole = false;
 };
 
-/// Items that lie one after the other in one buffer.
+/// Items in one buffer.
 struct Bucket {
-  std::vector<std::size_t> items;  ///< indices, in the order in the buffer
-  std::int64_t elements = 0;       ///< of the buffer: those of the items, and what makes equal parts
+  std::vector<std::size_t> items;    ///< indices, in the order in the buffer
+  std::vector<std::int64_t> begins;  ///< their first elements in it
+  std::int64_t elements = 0;         ///< of the buffer: those of the items, and what makes equal parts
 };
 
 /// Items in buckets of at least `bytes` of float32 each, but for the last, in the reverse of their order:
 /// that in which a backward pass completes their gradients. An item that follows another lies behind it. The
 /// items of a bucket are of one dtype, and its elements can be divided into `parts` equal parts that begin at
 /// multiples of 64 bytes.
+///
+/// Items that are whole are in one part each, and a bucket has so many that at most an eighth of it is empty,
+/// or eight for each part.
 std::vector<Bucket> bucket_layout(std::span<const BucketItem> items, std::size_t bytes, std::int64_t parts);
 
 /// Elements of a tensor that has `whole` of them, from number `begin` on.
@@ -64,7 +70,8 @@ class ParameterShards {
   /// The elements of item `index` that this process updates; none: begin = end. Those of rank r + 1 follow
   /// those of rank r.
   Range own(std::size_t index) const { return own_[index]; }
-  /// A view of those elements, [count], of a tensor of the item's size; where nothing is divided, the tensor.
+  /// A view of those elements, [count], of a tensor of the item's size; where nothing is divided, or the item
+  /// is whole and this process's, the tensor.
   Tensor own_part(std::size_t index, const Tensor& whole) const;
 
   /// Views of those elements of all items, [count] each, of the parts that this process has of buckets():

@@ -21,10 +21,10 @@ GradientBuckets::GradientBuckets(Communicator& processes, const std::vector<Vari
     items.push_back({parameter.numel(), parameter.dtype(), follows});
   }
   on_device_ = !leaves.empty() && leaves.front().device() != kCpu;
-  const std::int64_t parts = options.sharded ? processes.size() : 1;
   std::vector<std::vector<Variable>> of_buckets;
-  for (const Bucket& layout : bucket_layout(items, options.bucket_bytes, parts))
-    of_buckets.push_back(add_bucket(layout, leaves));
+  const std::vector<Bucket> buckets =
+      options.shards != nullptr ? options.shards->buckets() : bucket_layout(items, options.bucket_bytes, 1);
+  for (const Bucket& layout : buckets) of_buckets.push_back(add_bucket(layout, leaves));
   order_.emplace(std::move(of_buckets), [this](std::size_t bucket) { start(bucket); });
 }
 
@@ -33,14 +33,13 @@ std::vector<Variable> GradientBuckets::add_bucket(const Bucket& layout, const st
   const Variable& first = leaves[layout.items.front()];
   gradients_.push_back(lasting_zeros(layout.elements, first.grad_dtype(), first.device()));
   std::vector<Variable> of_bucket;
-  std::int64_t begin = 0;
-  for (const std::size_t item : layout.items) {
-    Variable leaf = leaves[item];
+  for (std::size_t i = 0; i < layout.items.size(); ++i) {
+    const std::int64_t begin = layout.begins[i];
+    Variable leaf = leaves[layout.items[i]];
     leaf.zero_grad();
     leaf.keep_gradient_in(gradients_.back().slice(begin, begin + leaf.numel()).reshape(leaf.shape()));
     // On a GPU, the optimiser refers to where the gradients are (AdamW::keep_gradients()).
     if (on_device_) leaf.accumulate_grad(zeros(leaf.shape(), leaf.grad_dtype(), leaf.device()));
-    begin += leaf.numel();
     of_bucket.push_back(std::move(leaf));
   }
   return of_bucket;
@@ -59,7 +58,7 @@ void GradientBuckets::start(std::size_t bucket) {
   const Tensor& gradients = gradients_[bucket];
   if (on_device_) return start_on_device(gradients);
   const DType wire = wire_of(gradients, options_.wire);
-  if (!options_.sharded)
+  if (options_.shards == nullptr)
     return pending_.push_back(processes_.start_all_reduce(gradients, ReduceOp::kSum, wire));
   const Tensor rows = rows_of(gradients, processes_.size());
   pending_.push_back(
@@ -71,7 +70,7 @@ void GradientBuckets::start_on_device(const Tensor& gradients) const {
   cuda::wait_for(cuda::Queue::kCommunication, cuda::Queue::kCompute);
   DeviceCollectives& devices = processes_.on_device();
   const DType wire = wire_of(gradients, options_.wire);
-  if (!options_.sharded) return devices.all_reduce(gradients, ReduceOp::kSum, wire);
+  if (options_.shards == nullptr) return devices.all_reduce(gradients, ReduceOp::kSum, wire);
   const Tensor rows = rows_of(gradients, processes_.size());
   devices.reduce_scatter(rows, rows.select(processes_.rank()), ReduceOp::kSum, wire);
 }

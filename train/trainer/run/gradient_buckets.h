@@ -24,9 +24,10 @@ class GradientBuckets final : public GradientSums {
   struct Options {
     std::size_t bucket_bytes = std::size_t{4} << 20;
     DType wire = DType::kFloat32;  ///< of float32 gradients; bfloat16 ones are sent as they are
-    /// Each process gets the sums of its own elements (ParameterShards) alone, which takes half of the bytes;
-    /// the rest of its gradients is of no use after the last pass.
-    bool sharded = false;
+    /// If there are some, each process gets the sums of its own elements alone, which takes half of the
+    /// bytes; the rest of its gradients is of no use after the last pass. Their items are the parameters that
+    /// require a gradient, and the buckets theirs.
+    const ParameterShards* shards = nullptr;
   };
 
   /// `parameters` in the order of the forward pass; those that require no gradient are left out. From now on

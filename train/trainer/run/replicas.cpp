@@ -50,7 +50,8 @@ std::unique_ptr<GradientSums> make_gradient_sums(const Model& model, AdamW& opti
   if (comm.zero < 2) {
     return std::make_unique<GradientBuckets>(
         processes, leaves_of(model),
-        GradientBuckets::Options{comm.bucket_bytes(), wire, optimizer.shards()->divided()});
+        GradientBuckets::Options{comm.bucket_bytes(), wire,
+                                 optimizer.shards()->divided() ? optimizer.shards().get() : nullptr});
   }
   auto sums = std::make_unique<ShardedGradients>(optimizer.shards(), optimizer.trained(), wire);
   optimizer.take_gradients_from(sums->sums());

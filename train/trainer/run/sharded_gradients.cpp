@@ -48,13 +48,12 @@ ShardedGradients::ShardedGradients(std::shared_ptr<const ParameterShards> shards
     const DType dtype = leaves[layout.items.front()].grad_dtype();
     buckets_.push_back({layout.elements, lasting_zeros(layout.elements / processes_.size(), dtype, device_)});
     of_buckets.emplace_back();
-    std::int64_t begin = 0;
-    for (const std::size_t item : layout.items) {
-      Variable leaf = leaves[item];
+    for (std::size_t i = 0; i < layout.items.size(); ++i) {
+      Variable leaf = leaves[layout.items[i]];
       leaf.zero_grad();
-      leaf.keep_gradient_in(
-          [this, bucket, begin, shape = leaf.shape()] { return place(bucket, begin, shape); });
-      begin += leaf.numel();
+      leaf.keep_gradient_in([this, bucket, begin = layout.begins[i], shape = leaf.shape()] {
+        return place(bucket, begin, shape);
+      });
       of_buckets.back().push_back(std::move(leaf));
     }
   }

@@ -59,7 +59,8 @@ ShardedParameters::ShardedParameters(std::shared_ptr<const ParameterShards> shar
     buckets_.push_back(std::move(bucket));
   }
   own_ = shards_->own_parts(parts);
-  for (std::size_t i = 0; i < leaves.size(); ++i) own_[i].copy_from(shards_->own_part(i, leaves[i].value()));
+  for (std::size_t i = 0; i < leaves.size(); ++i)
+    own_[i].copy_from(shards_->own_part(i, leaves[i].value()).reshape(own_[i].shape()));
   for (const std::size_t bucket : pinned_) {
     for (const std::size_t item : shards_->buckets()[bucket].items) whole_[item] = leaves[item].value();
   }

@@ -50,6 +50,58 @@ TEST_CASE("bucket layout: items that follow each other stay in their order, in o
   CHECK(found == std::vector<std::vector<std::size_t>>{{4}, {1, 2, 3}, {0}});
 }
 
+TEST_CASE("bucket layout: whole items are in one part each, which are nearly alike") {
+  constexpr std::int64_t kParts = 3;
+  std::vector<BucketItem> items;
+  for (int layer = 0; layer < 10; ++layer) {
+    for (const std::int64_t elements : {16, 512, 512, 1024, 3000}) {
+      const bool follows = elements == 512 && items.back().elements == 512;
+      items.push_back({.elements = elements, .follows = follows, .whole = true});
+    }
+  }
+  std::vector<int> found(items.size());
+  const std::vector<Bucket> buckets = bucket_layout(items, /*bytes=*/1, kParts);
+  CHECK(buckets.size() > 2);
+  for (const Bucket& bucket : buckets) {
+    const std::int64_t each = bucket.elements / kParts;
+    CHECK(each % 16 == 0);
+    std::int64_t elements = 0, end = 0;
+    for (std::size_t k = 0; k < bucket.items.size(); ++k) {
+      const BucketItem& item = items[bucket.items[k]];
+      const std::int64_t begin = bucket.begins[k];
+      CHECK(begin >= end);
+      CHECK(begin / each == (begin + item.elements - 1) / each);
+      if (item.follows) CHECK(begin == end);
+      end = begin + item.elements;
+      elements += item.elements;
+      ++found[bucket.items[k]];
+    }
+    if (&bucket != &buckets.back()) CHECK(elements * 8 >= bucket.elements * 7);
+  }
+  CHECK(std::ranges::count(found, 1) == std::ssize(found));
+}
+
+TEST_CASE("parameter shards: whole items are gathered from the processes that have them") {
+  std::vector<BucketItem> items = all_items;
+  for (BucketItem& item : items) item.whole = true;
+  const std::size_t bytes = GENERATE(1, 1 << 20);
+  test::require_success(3, [&](Communicator& comm) {
+    const ParameterShards shards(items, bytes, comm);
+    std::vector<Tensor> own, whole;
+    for (std::size_t i = 0; i < items.size(); ++i) {
+      own.push_back(shards.own_part(i, numbered(i)));
+      whole.push_back(zeros({items[i].elements}, DType::kFloat32));
+      if (own.back().numel() != 0 && own.back().numel() != items[i].elements) throw ValueError("a part");
+      if (comm.max(own.back().numel()) != items[i].elements) throw ValueError("nobody has it");
+    }
+    shards.gather(own, whole);
+    for (std::size_t i = 0; i < items.size(); ++i) {
+      if (!std::ranges::equal(whole[i].span<float>(), numbered(i).span<float>()))
+        throw ValueError("item " + std::to_string(i));
+    }
+  });
+}
+
 TEST_CASE("parameter shards: the parts of all processes are the whole, in order") {
   const std::size_t bytes = GENERATE(1, 200, 1 << 20);
   test::require_success(3, [&](Communicator& comm) {

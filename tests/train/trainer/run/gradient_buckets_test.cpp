@@ -42,8 +42,8 @@ TEST_CASE("gradient buckets: with shards a process has the sums of its own eleme
   const DType wire = GENERATE(DType::kFloat32, DType::kBFloat16);
   test::require_success(3, [&](Communicator& comm) {
     Variable a = parameter_of_ones(), b = parameter_of_ones();
-    GradientBuckets buckets(comm, {a, b}, {1 << 20, wire, /*sharded=*/true});
     const ParameterShards shards({{kGradientElements}, {kGradientElements}}, 1 << 20, comm);
+    GradientBuckets buckets(comm, {a, b}, {1 << 20, wire, &shards});
     for (int step = 0; step < 2; ++step) {
       a.zero_grad();
       b.zero_grad();
@@ -79,7 +79,8 @@ TEST_CASE("gradient buckets: gradients that are kept in bfloat16 are sent so, an
   test::require_success(3, [&](Communicator& comm) {
     Variable w(full({64}, 1.0, DType::kBFloat16), /*requires_grad=*/true);
     w.set_grad_dtype(DType::kBFloat16);
-    GradientBuckets buckets(comm, {w}, {1, DType::kFloat32, sharded});
+    const ParameterShards shards({{64, DType::kBFloat16}}, 1, comm);
+    GradientBuckets buckets(comm, {w}, {1, DType::kFloat32, sharded ? &shards : nullptr});
     buckets.begin_step();
     buckets.expect_pass(true);
     // 256 + 1 + 1: bfloat16 has even numbers there, and a sum of bfloat16 would stay 256.

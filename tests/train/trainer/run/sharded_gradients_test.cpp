@@ -68,7 +68,7 @@ TEST_CASE("sharded gradients: those of one pass have the bits of whole gradients
     };
     const auto shards = shards_of(leaves, 1, comm);
     ShardedGradients gradients(shards, leaves, wire);
-    GradientBuckets whole(comm, again, {1, wire, /*sharded=*/true});
+    GradientBuckets whole(comm, again, {1, wire, shards.get()});
     gradients.begin_step();
     run_pass(gradients, true, loss(leaves));
     whole.begin_step();
