@@ -1,6 +1,7 @@
 #include <catch2/catch.hpp>
 #include <cstring>
 
+#include "autograd/between_ops.h"
 #include "autograd/node.h"
 #include "autograd/recompute.h"
 #include "core/allocator.h"
@@ -258,6 +259,38 @@ TEST_CASE("autograd: a gradient with a place of its own is gathered there") {
     }
     CHECK_THROWS_AS(x.keep_gradient_in(zeros({4}, DType::kFloat32)), InternalError);
   }
+}
+
+TEST_CASE("autograd: between ops is after each of them, and not while one waits for what it reads") {
+  const Variable x(full({3}, 2.0, DType::kFloat32), true);
+  int calls = 0;
+  {
+    const BetweenOps between([&] { ++calls; });
+    const Variable y = scale(x, 2);
+    CHECK(calls == 1);
+    {
+      const NoGrad no_grad;
+      scale(x, 2);
+      CHECK(calls == 2);
+    }
+    const Variable z = scale(y, 3);
+    y.value().release_until_read([&] { return scale(x, 2).value(); });
+    calls = 0;
+    CHECK(y.value().data<float>()[0] == 4.0F);
+    CHECK(calls == 0);
+    {
+      int inner = 0;
+      const BetweenOps innermost([&] { ++inner; });
+      scale(x, 2);
+      CHECK(inner == 1);
+    }
+    CHECK(calls == 0);
+    z.backward(full({3}, 1.0, DType::kFloat32));
+    CHECK(calls == 2);
+    CHECK(x.grad().data<float>()[0] == 6.0F);
+  }
+  scale(x, 2);
+  CHECK(calls == 2);
 }
 
 TEST_CASE("autograd: the place of a gradient is asked for when its first contribution comes") {
