@@ -131,11 +131,11 @@ double gradient_with(bool seeded) {
   GradientBuckets buckets(twins.processes, {b, a}, {0, DType::kFloat32});
   for (Variable* leaf : {&a, &b}) leaf->zero_grad();
   buckets.begin_step();
-  buckets.expect_last_pass();
+  buckets.expect_pass(true);
   const Variable late = with_late_gradient(scale(b, 3), a, seeded);
   const Variable y = add(late, scale(a, 5));  // which the pass visits first
   y.backward(full(y.shape(), 1.0, DType::kFloat32, y.device()));
-  buckets.finish();
+  buckets.finish_pass(true);
   return a.grad().slice(0, 1).reshape({}).item();
 }
 
@@ -156,10 +156,10 @@ TEST_CASE("sim: a pass that is taken for the last one is refused when another fo
   };
   buckets.begin_step();
   differentiate();
-  buckets.expect_last_pass();
+  buckets.expect_pass(true);
   differentiate();
   CHECK_THROWS_WITH(differentiate(), Catch::Contains("a hook runs once in a backward pass"));
-  buckets.finish();
+  buckets.finish_pass(true);
 }
 
 TEST_CASE("sim: buckets of a GPU are in memory of their own") {
