@@ -25,7 +25,7 @@ GradientBuckets::GradientBuckets(Communicator& processes, const std::vector<Vari
   const std::vector<Bucket> buckets =
       options.shards != nullptr ? options.shards->buckets() : bucket_layout(items, options.bucket_bytes, 1);
   for (const Bucket& layout : buckets) of_buckets.push_back(add_bucket(layout, leaves));
-  order_.emplace(std::move(of_buckets), [this](std::size_t bucket) { start(bucket); });
+  order_.emplace(std::move(of_buckets), [this](std::size_t begin, std::size_t end) { start(begin, end); });
 }
 
 /// The leaves of the bucket, whose gradients are kept in it from now on.
@@ -53,10 +53,14 @@ void GradientBuckets::expect_pass(bool is_last) {
   if (is_last) order_->begin();
 }
 
-void GradientBuckets::start(std::size_t bucket) {
+void GradientBuckets::start(std::size_t begin, std::size_t end) {
   if (dry_run()) return;
-  const Tensor& gradients = gradients_[bucket];
-  if (on_device_) return start_on_device(gradients);
+  if (on_device_) cuda::wait_for(cuda::Queue::kCommunication, cuda::Queue::kCompute);
+  for (std::size_t bucket = begin; bucket < end; ++bucket)
+    on_device_ ? start_on_device(gradients_[bucket]) : start_on_host(gradients_[bucket]);
+}
+
+void GradientBuckets::start_on_host(const Tensor& gradients) {
   const DType wire = wire_of(gradients, options_.wire);
   if (options_.shards == nullptr)
     return pending_.push_back(processes_.start_all_reduce(gradients, ReduceOp::kSum, wire));
@@ -67,7 +71,6 @@ void GradientBuckets::start(std::size_t bucket) {
 
 void GradientBuckets::start_on_device(const Tensor& gradients) const {
   cuda::require_persistent(gradients.raw(), gradients.bytes(), "a bucket of gradients");
-  cuda::wait_for(cuda::Queue::kCommunication, cuda::Queue::kCompute);
   DeviceCollectives& devices = processes_.on_device();
   const DType wire = wire_of(gradients, options_.wire);
   if (options_.shards == nullptr) return devices.all_reduce(gradients, ReduceOp::kSum, wire);

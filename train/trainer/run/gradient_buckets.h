@@ -42,7 +42,8 @@ class GradientBuckets final : public GradientSums {
 
  private:
   std::vector<Variable> add_bucket(const Bucket& layout, const std::vector<Variable>& leaves);
-  void start(std::size_t bucket);
+  void start(std::size_t begin, std::size_t end);
+  void start_on_host(const Tensor& gradients);
   void start_on_device(const Tensor& gradients) const;
 
   Communicator& processes_;

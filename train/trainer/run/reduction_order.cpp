@@ -6,8 +6,7 @@
 
 namespace moh {
 
-ReductionOrder::ReductionOrder(std::vector<std::vector<Variable>> leaves,
-                               std::function<void(std::size_t bucket)> start)
+ReductionOrder::ReductionOrder(std::vector<std::vector<Variable>> leaves, Start start)
     : leaves_(std::move(leaves)), start_(std::move(start)) {
   for (std::size_t bucket = 0; bucket < leaves_.size(); ++bucket) {
     for (Variable& leaf : leaves_[bucket]) leaf.on_gradient([this, bucket](Variable&) { complete(bucket); });
@@ -36,7 +35,9 @@ void ReductionOrder::complete(std::size_t bucket) {
 }
 
 void ReductionOrder::start_complete_ones() {
-  while (started_ < count() && missing_[started_] == 0) start_(started_++);
+  const std::size_t begin = started_;
+  while (started_ < count() && missing_[started_] == 0) ++started_;
+  if (started_ > begin) start_(begin, started_);
 }
 
 void ReductionOrder::finish() {

@@ -14,8 +14,11 @@ namespace moh {
 /// in the end.
 class ReductionOrder {
  public:
-  /// `leaves[b]` are those of bucket b, whose hooks are this object's from now on; `start` is called with b.
-  ReductionOrder(std::vector<std::vector<Variable>> leaves, std::function<void(std::size_t bucket)> start);
+  /// Starts the buckets [begin, end), which have become complete together.
+  using Start = std::function<void(std::size_t begin, std::size_t end)>;
+
+  /// `leaves[b]` are those of bucket b, whose hooks are this object's from now on.
+  ReductionOrder(std::vector<std::vector<Variable>> leaves, Start start);
   ~ReductionOrder();
   ReductionOrder(const ReductionOrder&) = delete;
   ReductionOrder& operator=(const ReductionOrder&) = delete;
@@ -33,7 +36,7 @@ class ReductionOrder {
   void start_complete_ones();
 
   std::vector<std::vector<Variable>> leaves_;
-  std::function<void(std::size_t bucket)> start_;
+  Start start_;
   std::vector<std::size_t> missing_;  // gradients, by bucket
   std::size_t started_ = 0;           // the first buckets
   bool active_ = false;

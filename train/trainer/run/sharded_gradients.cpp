@@ -57,7 +57,7 @@ ShardedGradients::ShardedGradients(std::shared_ptr<const ParameterShards> shards
       of_buckets.back().push_back(std::move(leaf));
     }
   }
-  order_.emplace(std::move(of_buckets), [this](std::size_t bucket) { start(bucket); });
+  order_.emplace(std::move(of_buckets), [this](std::size_t begin, std::size_t end) { start(begin, end); });
 }
 
 ShardedGradients::~ShardedGradients() {
@@ -120,6 +120,11 @@ ShardedGradients::Block& ShardedGradients::add_block(std::int64_t elements, DTyp
   return *blocks_.back();
 }
 
+void ShardedGradients::start(std::size_t begin, std::size_t end) {
+  if (device_ != kCpu && !dry_run()) cuda::wait_for(cuda::Queue::kCommunication, cuda::Queue::kCompute);
+  for (std::size_t bucket = begin; bucket < end; ++bucket) start(bucket);
+}
+
 void ShardedGradients::start(std::size_t bucket) {
   Filled& filled = buckets_[bucket];
   Block& block = *std::exchange(filled.block, nullptr);
@@ -142,7 +147,6 @@ void ShardedGradients::start(std::size_t bucket) {
 void ShardedGradients::start_on_device(Block& block, const Tensor& rows, const Tensor& sum) {
   using cuda::Queue;
   const Tensor own = rows.select(processes_.rank());
-  cuda::wait_for(Queue::kCommunication, Queue::kCompute);
   processes_.on_device().reduce_scatter(rows, adds_ ? own : sum, ReduceOp::kSum, wire_of(rows, wire_));
   if (adds_) {
     const cuda::QueueScope queue(Queue::kCommunication);

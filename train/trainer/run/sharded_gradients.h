@@ -49,6 +49,7 @@ class ShardedGradients final : public GradientSums {
   Tensor place(std::size_t bucket, std::int64_t begin, const Shape& shape);
   Block& take(std::int64_t elements, DType dtype);
   Block& add_block(std::int64_t elements, DType dtype);
+  void start(std::size_t begin, std::size_t end);
   void start(std::size_t bucket);
   void start_on_device(Block& block, const Tensor& rows, const Tensor& sum);
   void end_oldest();
