@@ -8,7 +8,7 @@
 
 namespace moh {
 
-/// What a search found; seconds are the shortest of the rounds, without the run to warm up.
+/// The result of a search; seconds are the shortest of the rounds, without the run to warm up.
 struct Fastest {
   std::size_t candidate = 0;
   double seconds = 0;

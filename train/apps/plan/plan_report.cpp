@@ -178,7 +178,7 @@ void write_time(std::ostream& out, const TrainingPlan& plan) {
   if (!peak.hint.empty()) fmt::print(out, "  on this GPU {} TFLOP/s\n", peak.hint);
 }
 
-/// What the stages of ZeRO divide.
+/// The state that a stage of ZeRO divides.
 const char* divided_by(std::int64_t zero) {
   constexpr std::array kDivided = {"nothing", "the optimiser's state", "the optimiser's state and gradients",
                                    "the weights, their gradients and the optimiser's state"};

@@ -33,7 +33,7 @@ void require_divisible(const RunConfig& config, std::int64_t processes) {
                                   "false with " + std::to_string(processes) +
                                       " processes, which sum gradients before they update weights",
                                   "true",
-                                  "comm.zero: 1 and precision.gradients: bfloat16 save memory there"));
+                                  "comm.zero: 2 and precision.gradients: bfloat16 save memory there"));
 }
 
 TrainConfig per_rank_config(const RunConfig& config, int processes) {
@@ -359,9 +359,8 @@ void add_reports(RunConfig& run, Section& root) {
       "zero", run.comm.zero, from_up_to(0, 3),
       "Stage of ZeRO. 1: each process keeps and updates an equal part of the optimiser's state, of the "
       "master copies of bfloat16 weights and of their moving average. 2: it keeps that part of the "
-      "gradients, "
-      "too, which are summed after each micro-batch. 3: and of the weights, which are gathered where a layer "
-      "reads them. Results differ by rounding.");
+      "gradients, too, which are summed after each micro-batch. 3: and of the weights, which are gathered "
+      "where a layer reads them. Results differ by rounding.");
 }
 
 }  // namespace

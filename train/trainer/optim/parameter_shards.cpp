@@ -32,10 +32,6 @@ void copy_elements(const Tensor& to, std::int64_t to_begin, const Tensor& from, 
   if (count > 0) elements(to, to_begin).copy_from(elements(from, from_begin));
 }
 
-}  // namespace
-
-namespace {
-
 /// Items that follow each other: [begin, end) of all.
 struct Unit {
   std::size_t begin = 0, end = 0;

@@ -11,8 +11,7 @@ namespace moh {
 ///     begin_step()
 ///     expect_pass(is_last), a backward pass, finish_pass(is_last)    for each micro-batch of this process
 ///
-/// What a pass and these two calls enqueue on a GPU can be captured (core/cuda/graph.h): a replay needs no
-/// calls.
+/// A pass and these two calls can be captured on a GPU (core/cuda/graph.h): a replay needs no calls.
 class GradientSums {
  public:
   virtual ~GradientSums() = default;

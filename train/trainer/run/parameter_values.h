@@ -12,7 +12,7 @@ namespace moh {
 ///     after_passes()
 ///     after_update()
 ///
-/// What run_pass() enqueues on a GPU may be captured (core/cuda/graph.h): a replay does not call it.
+/// On a GPU run_pass() may be captured (core/cuda/graph.h): a replay does not call it.
 class ParameterValues {
  public:
   virtual ~ParameterValues() = default;

@@ -24,7 +24,7 @@ std::vector<std::vector<std::size_t>> items_by_memory(const Bucket& layout,
   return blocks;
 }
 
-/// What the leaves have in memory, as one tensor; undefined if they are not rows of one.
+/// The values of the leaves as one tensor; undefined if they are not rows of one.
 Tensor values_of(const std::vector<std::size_t>& items, const std::vector<Variable>& leaves) {
   if (items.size() == 1) return leaves[items.front()].value();
   std::vector<Tensor> values;
