@@ -18,7 +18,8 @@ BetweenOps::~BetweenOps() {
 }
 
 void BetweenOps::reached() {
-  if (current != nullptr && !remaking()) current->work_();
+  if (remaking()) return;
+  for (const BetweenOps* scope = current; scope != nullptr; scope = scope->outer_) scope->work_();
 }
 
 }  // namespace moh

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "models/active_heads.h"
+#include "models/late_parameters.h"
 #include "models/layers/head_routing.h"
 
 namespace moh {
@@ -48,9 +49,9 @@ std::vector<NamedParameter> router_parameters(const Model& model) {
 }
 
 void initialise_routers(const Model& model, RouterInit init) {
-  for (const NamedParameter& p : router_parameters(model)) {
+  fill_each(router_parameters(model), [&](const NamedParameter& p) {
     if (init == RouterInit::kZeros || p.variable.shape().rank() == 1) p.variable.value().fill(0.0);
-  }
+  });
 }
 
 std::vector<HeadRoutingOptions> with_learned_heads(const Model& model,

@@ -4,8 +4,21 @@
 
 #include "core/allocator.h"
 #include "core/error.h"
+#include "core/late_tensor.h"
+#include "models/late_parameters.h"
 
 namespace moh {
+
+namespace {
+
+/// Memory for the elements of parameters, contents undefined.
+Tensor parameter_memory(const Shape& shape, const Placement& placement) {
+  const MemoryPurposeScope purpose(MemoryPurpose::kParameter);
+  const auto make = LateParameters::on() ? late_tensor : empty;
+  return make(shape, placement.dtype, placement.device);
+}
+
+}  // namespace
 
 std::vector<NamedParameter> Module::parameters() const {
   std::vector<NamedParameter> found;
@@ -14,8 +27,7 @@ std::vector<NamedParameter> Module::parameters() const {
 }
 
 Variable Module::add_parameter(const std::string& name, const Shape& shape, Placement placement) {
-  const MemoryPurposeScope purpose(MemoryPurpose::kParameter);
-  Variable parameter(empty(shape, placement.dtype, placement.device), /*requires_grad=*/true);
+  Variable parameter(parameter_memory(shape, placement), /*requires_grad=*/true);
   add_parameter(name, parameter);
   return parameter;
 }
@@ -43,10 +55,9 @@ void Module::collect(const std::string& prefix, std::vector<NamedParameter>& fou
 
 std::vector<LinearParameterPair> adjoining_parameters(std::int64_t in, const std::vector<std::int64_t>& outs,
                                                       bool bias, Placement placement) {
-  const MemoryPurposeScope purpose(MemoryPurpose::kParameter);
   const std::int64_t all = std::reduce(outs.begin(), outs.end());
-  const Tensor weights = empty({all, in}, placement.dtype, placement.device);
-  const Tensor biases = bias ? empty({all}, placement.dtype, placement.device) : Tensor();
+  const Tensor weights = parameter_memory({all, in}, placement);
+  const Tensor biases = bias ? parameter_memory({all}, placement) : Tensor();
   std::vector<LinearParameterPair> parts;
   std::int64_t begin = 0;
   for (const std::int64_t out : outs) {

@@ -8,6 +8,7 @@
 #include "core/allocator.h"
 #include "core/error.h"
 #include "models/diffusion/sinusoids.h"
+#include "models/late_parameters.h"
 #include "models/layers/run_layer.h"
 #include "ops/activation/silu.h"
 #include "ops/elementwise/add.h"
@@ -131,7 +132,7 @@ Dit::Dit(const DitConfig& config, Placement placement)
 }
 
 void Dit::initialise(std::uint64_t seed) {
-  for (const NamedParameter& p : parameters()) {
+  fill_each(parameters(), [&](const NamedParameter& p) {
     const Tensor& value = p.variable.value();
     if (p.name == "pos_embed") {
       value.copy_from(grid_positions(side_in_patches(config_), config_.hidden).reshape(value.shape()));
@@ -143,7 +144,7 @@ void Dit::initialise(std::uint64_t seed) {
       const double bound = xavier_bound(value);
       fill_uniform(value, initialisation_key(seed, p.name), -bound, bound);
     }
-  }
+  });
   initialise_routers(*this, config_.moh.router_init);
 }
 

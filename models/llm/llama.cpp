@@ -8,6 +8,7 @@
 
 #include "autograd/node.h"
 #include "core/error.h"
+#include "models/late_parameters.h"
 #include "models/layers/run_layer.h"
 #include "ops/embedding/embedding.h"
 
@@ -68,7 +69,7 @@ Llama::Llama(const LlamaConfig& config, Placement placement)
 
 void Llama::initialise(std::uint64_t seed) {
   const double output_std = config_.init_std / std::sqrt(2.0 * static_cast<double>(config_.layers));
-  for (const NamedParameter& p : parameters()) {
+  fill_each(parameters(), [&](const NamedParameter& p) {
     if (is_adapter(p.name)) {
       initialise_adapter(p, initialisation_key(seed, p.name));
     } else if (p.variable.shape().rank() == 1) {
@@ -77,7 +78,7 @@ void Llama::initialise(std::uint64_t seed) {
       const double std = is_output_projection(p.name) ? output_std : config_.init_std;
       fill_normal(p.variable.value(), initialisation_key(seed, p.name), 0.0, std);
     }
-  }
+  });
   initialise_routers(*this, config_.moh.router_init);
 }
 

@@ -6,6 +6,7 @@
 
 #include "autograd/node.h"
 #include "core/error.h"
+#include "models/late_parameters.h"
 #include "ops/linalg/linear.h"
 #include "ops/shape/reshape.h"
 
@@ -61,7 +62,7 @@ TranslationModel::TranslationModel(const TranslationConfig& config, Placement pl
 
 void TranslationModel::initialise(std::uint64_t seed) {
   const double table_std = 1 / std::sqrt(static_cast<double>(config_.hidden));
-  for (const NamedParameter& p : parameters()) {
+  fill_each(parameters(), [&](const NamedParameter& p) {
     const Tensor& value = p.variable.value();
     if (value.rank() == 1) {
       value.fill(p.name.ends_with("norm.weight") || p.name.ends_with("layernorm_embedding.weight") ? 1.0
@@ -74,7 +75,7 @@ void TranslationModel::initialise(std::uint64_t seed) {
       const double bound = xavier_bound(value) * (is_part(p.name) ? std::sqrt(0.5) : 1.0);
       fill_uniform(value, initialisation_key(seed, p.name), -bound, bound);
     }
-  }
+  });
   initialise_routers(*this, config_.moh.router_init);
 }
 

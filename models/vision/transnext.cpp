@@ -6,6 +6,7 @@
 #include <string>
 
 #include "core/error.h"
+#include "models/late_parameters.h"
 #include "models/layers/run_layer.h"
 #include "ops/pool/adaptive_avg_pool.h"
 #include "ops/shape/reshape.h"
@@ -99,7 +100,7 @@ TransNext::TransNext(const TransNextConfig& config, Placement placement)
 }
 
 void TransNext::initialise(std::uint64_t seed) {
-  for (const NamedParameter& p : parameters()) initialise_parameter(p, seed);
+  fill_each(parameters(), [&](const NamedParameter& p) { initialise_parameter(p, seed); });
   initialise_routers(*this, config_.moh.router_init);
 }
 

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "core/error.h"
+#include "models/late_parameters.h"
 #include "models/layers/drop_path.h"
 #include "models/layers/run_layer.h"
 #include "models/vision/resample.h"
@@ -112,7 +113,7 @@ Vit::Vit(const VitConfig& config, Placement placement)
 void Vit::initialise(std::uint64_t seed) {
   const double bound =
       1 / std::sqrt(static_cast<double>(config_.channels * config_.patch_size * config_.patch_size));
-  for (const NamedParameter& p : parameters()) {
+  fill_each(parameters(), [&](const NamedParameter& p) {
     const Tensor& value = p.variable.value();
     if (p.name.starts_with("patch_embed.")) {
       fill_uniform(value, initialisation_key(seed, p.name), -bound, bound);
@@ -121,7 +122,7 @@ void Vit::initialise(std::uint64_t seed) {
     } else {
       fill_normal(value, initialisation_key(seed, p.name), 0.0, kInitStd, kInitCut);
     }
-  }
+  });
   initialise_routers(*this, config_.moh.router_init);
 }
 

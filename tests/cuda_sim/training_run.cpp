@@ -1,9 +1,9 @@
 #include "tests/cuda_sim/training_run.h"
 
-#include <optional>
+#include <utility>
 
-#include "core/cuda/queue.h"
 #include "tests/cuda_sim/stream.h"
+#include "train/trainer/run/start_model.h"
 #include "train/trainer/run/train_step.h"
 #include "train/trainer/task/load_model.h"
 
@@ -16,11 +16,12 @@ RunConfig of_rank(RunConfig config, const Communicator& processes) {
   return config;
 }
 
-/// As train/trainer/run/start_model.cpp, where new values of parameters are gathered.
-std::unique_ptr<Task> task_of_rank(const RunConfig& config, const Family& family) {
-  std::optional<cuda::PersistentMemoryScope> persistent;
-  if (config.comm.zero > 0 && config.comm.zero < 3) persistent.emplace();
-  return synthetic_task(config, family);
+std::unique_ptr<Task> task_of_rank(const RunConfig& config, const Family& family, Communicator& processes,
+                                   std::shared_ptr<ShardedParameters>& sharded) {
+  StartedModel started = new_model(config, family, processes);
+  sharded = started.sharded;
+  if (sharded) sharded->end_filling();
+  return family.make_task(config, family.open_data(config, DataUse::kSynthetic), std::move(started.model));
 }
 
 }  // namespace
@@ -54,10 +55,9 @@ std::unique_ptr<Task> synthetic_task(const RunConfig& config, const Family& fami
 
 TrainingRun::TrainingRun(const RunConfig& config, const Family& family, Communicator& processes)
     : config_(of_rank(config, processes)),
-      task_(task_of_rank(config_, family)),
-      optimizer_(task_->model(), config.optim.adamw, config.comm.zero > 0 ? processes : one_process(),
-                 config.comm.bucket_bytes()),
-      train_step_(*task_, optimizer_, config_, processes) {
+      task_(task_of_rank(config_, family, processes, sharded_)),
+      optimizer_(make_optimizer(task_->model(), config_, processes, sharded_.get())),
+      train_step_(*task_, optimizer_, config_, processes, sharded_) {
   task_->seek(0, train_step_.part());
 }
 
@@ -73,6 +73,7 @@ std::vector<Tensor> TrainingRun::values() const {
   std::vector<Tensor> values;
   for (const NamedParameter& p : task_->model().parameters())
     values.push_back(p.variable.value().to(kCpu).clone());
+  if (sharded_) sharded_->after_reading();
   return values;
 }
 

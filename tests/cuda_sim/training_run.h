@@ -36,13 +36,14 @@ class TrainingRun {
   void release_graphs() noexcept { train_step_.release_graphs(); }
   AdamW& optimizer() { return optimizer_; }
   Task& task() { return *task_; }
-  /// The parameters, on the CPU.
+  /// The parameters, on the CPU. A collective where they are divided.
   std::vector<Tensor> values() const;
   /// The parameters and the optimiser's state, which is not divided.
   std::vector<Tensor> state() const;
 
  private:
   RunConfig config_;
+  std::shared_ptr<ShardedParameters> sharded_;  // outlives the model
   std::unique_ptr<Task> task_;
   AdamW optimizer_;
   TrainStep train_step_;

@@ -5,7 +5,9 @@
 #include <functional>
 #include <memory>
 
+#include "autograd/between_ops.h"
 #include "core/error.h"
+#include "models/late_parameters.h"
 #include "train/base/formats/element_blocks.h"
 #include "train/base/formats/stored_dtype.h"
 #include "train/base/io/checksum.h"
@@ -43,6 +45,7 @@ void load_all(std::span<const StoredTensors> from, std::span<const NamedTensor> 
     for (const StoredTensors& file : from) {
       if (const WeightInfo* tensor = file.find(named.name)) load(named.tensor, file, *tensor);
     }
+    BetweenOps::reached();
   }
 }
 
@@ -58,9 +61,9 @@ void load_weights(std::span<const NamedParameter> parameters, const WeightFile& 
   for (const NamedParameter& p : parameters) {
     if (const WeightInfo* tensor = weights.find(p.name)) check_loadable(p, weights, *tensor);
   }
-  for (const NamedParameter& p : parameters) {
+  fill_each({parameters.begin(), parameters.end()}, [&](const NamedParameter& p) {
     if (const WeightInfo* tensor = weights.find(p.name)) load(p.variable.value(), weights, *tensor);
-  }
+  });
 }
 
 void require_exactly(std::string_view where, std::span<const StoredTensors> from,

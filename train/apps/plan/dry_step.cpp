@@ -5,7 +5,9 @@
 #include "autograd/profile.h"
 #include "core/device_clock.h"
 #include "core/error.h"
+#include "models/late_parameters.h"
 #include "train/config/fields.h"
+#include "train/trainer/run/sharded_parameters.h"
 #include "train/trainer/run/train_step.h"
 #include "train/trainer/task/load_model.h"
 #include "train/weights/load_weights.h"
@@ -71,6 +73,17 @@ MemoryPlan worse(const MemoryPlan& a, const MemoryPlan& b) {
   return plan;
 }
 
+/// The task of one of the processes, as it begins.
+std::unique_ptr<Task> make_share(const RunConfig& config, const MakeTask& make_task, Communicator& processes,
+                                 std::shared_ptr<ShardedParameters>& sharded) {
+  if (!shards_parameters(config, processes)) return make_task(config);
+  const LateParameters late;
+  std::unique_ptr<Task> task = make_task(config);
+  sharded = shard_parameters(task->model(), config, processes);
+  sharded->end_filling();
+  return task;
+}
+
 MemoryPlan plan_step(const RunConfig& asked, const MakeTask& make_task, DryStepAt at,
                      std::int64_t processes) {
   constexpr std::int64_t kFew = 3;
@@ -99,11 +112,11 @@ DryStep dry_step(const RunConfig& asked, const MakeTask& make_task, DryStepAt at
   RunConfig config = asked;
   config.cuda_graph = false;  // a captured step allocates the same blocks
   const DryRunScope scope;
-  const std::unique_ptr<Task> task = make_task(config);
   const std::unique_ptr<Communicator> others = dry_processes(static_cast<int>(processes));
-  AdamW optimizer(task->model(), config.optim.adamw, config.comm.zero > 0 ? *others : one_process(),
-                  config.comm.bucket_bytes());
-  TrainStep step(*task, optimizer, config, *others);
+  std::shared_ptr<ShardedParameters> sharded;  // outlives the model
+  const std::unique_ptr<Task> task = make_share(config, make_task, *others, sharded);
+  AdamW optimizer = make_optimizer(task->model(), config, *others, sharded.get());
+  TrainStep step(*task, optimizer, config, *others, sharded);
   task->seek(0, {});
 
   DryStep result;

@@ -94,10 +94,8 @@ std::optional<Evaluation> evaluate_diffusion_model(const Dit& model, const HeldO
   std::int64_t done = 0;
   for (std::int64_t first = 0; first < data.size(); first += processes.size()) {
     if (stop({done, total})) return std::nullopt;
-    Sums own{};
-    const std::int64_t number = first + processes.rank();
-    const DiffusionBatch batch = batches.next();
-    if (number < data.size()) own = sums_of(model, batch);
+    Sums own = sums_of(model, batches.next());
+    if (first + processes.rank() >= data.size()) own = {};
     add_in_order(sums, own, processes);
     done = std::min(done + batch_size * processes.size(), total);
   }

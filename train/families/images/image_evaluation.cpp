@@ -110,15 +110,15 @@ std::optional<Evaluation> evaluate_image_model(const ImageModel& model, const Ev
   std::int64_t done = 0;
   for (std::int64_t first = 0; first < data.size(); first += processes.size()) {
     if (stop({done, total})) return std::nullopt;
-    double loss = 0;
-    if (first + processes.rank() < data.size()) {
-      const PictureBatch batch = batches.next();
-      const Variable logits =
-          model.forward(Variable(batch.pictures.to(model.dtype()).to(model.device()))).logits;
-      loss = cross_entropy(logits, batch.labels.to(model.device()), {.keep_logits = true}).value().item();
-      const Tensor on_host = logits.value().to(kCpu).to(DType::kFloat32);
-      if (!dry_run()) counts.add(on_host, batch.labels);
-    }
+    const PictureBatch batch = batches.next();
+    const Variable logits =
+        model.forward(Variable(batch.pictures.to(model.dtype()).to(model.device()))).logits;
+    double loss =
+        cross_entropy(logits, batch.labels.to(model.device()), {.keep_logits = true}).value().item();
+    const Tensor on_host = logits.value().to(kCpu).to(DType::kFloat32);
+    const bool counted = first + processes.rank() < data.size();
+    if (!counted) loss = 0;
+    if (counted && !dry_run()) counts.add(on_host, batch.labels);
     add_in_order({&sum, 1}, {&loss, 1}, processes);
     done = std::min(done + data.rows(0) * processes.size(), total);
   }

@@ -80,7 +80,9 @@ std::optional<Sums> sums_of(const Llama& model, const EvaluationBatches& batches
   for (std::int64_t first = 0; first < count; first += processes.size()) {
     if (stop({before + batches.predicted_before(first), total})) return std::nullopt;
     const std::int64_t own = first + processes.rank();
-    const Sums own_sums = own < count ? sums_of_batch(model, batches.at(own), limits) : Sums();
+    // All compute a batch, the last one again where there is none: parameters may be divided among them.
+    Sums own_sums = sums_of_batch(model, batches.at(std::min(own, count - 1)), limits);
+    if (own >= count) own_sums = {};
     for (const Sums& batch : gathered(own_sums, processes)) sums.add(batch);
   }
   sums.predicted = batches.predicted_before(count);

@@ -207,7 +207,7 @@ bool LanguageTask::finish(const std::filesystem::path& run_folder, PrintText pri
   const auto add = [&](std::string_view piece) { text += piece; };
   const TextEnd end = generate_text(*model_, *data_->tokenizer, sample.prompt, options, add, stop).end;
   if (end == TextEnd::kInterrupted) return false;
-  write_file_durably(run_folder / "sample.txt", text + "\n");
+  if (!run_folder.empty()) write_file_durably(run_folder / "sample.txt", text + "\n");
   const bool by_model = end == TextEnd::kEndOfDocument;
   print("--- sample ---\n" + text + "\n" + (by_model ? "--- ended by the model ---" : "--------------"));
   return true;

@@ -47,11 +47,11 @@ std::optional<Evaluation> evaluate_translation_model(const TranslationModel& mod
   LossSums sums;
   for (std::int64_t first = 0; first < pairs.size(); first += processes.size()) {
     if (stop({pairs.targets_before(first), pairs.num_targets()})) return std::nullopt;
-    const std::int64_t own = first + processes.rank();
-    const LossSums own_sums =
-        own < pairs.size()
-            ? sums_of_batch(model, make_pair_batch(pairs.pairs(), pairs.at(own), marks), label_smoothing)
-            : LossSums();
+    const std::int64_t own = first + processes.rank(), last = pairs.size() - 1;
+    // All compute a batch, the last one again where there is none: parameters may be divided among them.
+    const PairBatch batch = make_pair_batch(pairs.pairs(), pairs.at(std::min(own, last)), marks);
+    LossSums own_sums = sums_of_batch(model, batch, label_smoothing);
+    if (own > last) own_sums = {};
     add_all(own_sums, processes, sums);
   }
   const auto targets = static_cast<double>(pairs.num_targets());

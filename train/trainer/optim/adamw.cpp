@@ -43,13 +43,29 @@ void add_state(AdamWParameter& tensors, const Tensor& value, UpdateRule rule) {
   if (value.numel() == 0) tensors.orthogonal = false;  // another process's matrix
 }
 
+/// Of the parameters that are not frozen.
+std::shared_ptr<const ParameterShards> make_shards(const std::vector<NamedParameter>& parameters,
+                                                   const std::vector<ParameterUse>& uses, UpdateRule rule,
+                                                   Communicator& processes, std::size_t bucket_bytes) {
+  std::vector<BucketItem> items;
+  Tensor before;
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    if (uses[i].frozen) continue;
+    const Tensor& value = parameters[i].variable.value();
+    const bool follows = before.defined() && before.is_followed_by(value);
+    items.push_back({value.numel(), value.dtype(), follows, takes_whole_matrices(rule)});
+    before = value;
+  }
+  return std::make_shared<const ParameterShards>(items, bucket_bytes, processes);
+}
+
 }  // namespace
 
 AdamW::AdamW(std::vector<NamedParameter> parameters, const std::vector<ParameterUse>& uses,
-             const AdamWOptions& options, Communicator& processes, std::size_t bucket_bytes)
-    : options_(options) {
+             const AdamWOptions& options, std::shared_ptr<const ParameterShards> shards,
+             const std::vector<Tensor>& own)
+    : shards_(std::move(shards)), options_(options) {
   const MemoryPurposeScope purpose(MemoryPurpose::kOptimizer);
-  std::vector<BucketItem> items;
   for (std::size_t i = 0; i < parameters.size(); ++i) {
     NamedParameter& parameter = parameters[i];
     if (uses[i].frozen) {
@@ -60,20 +76,18 @@ AdamW::AdamW(std::vector<NamedParameter> parameters, const std::vector<Parameter
                            .weight_decay = uses[i].weight_decay,
                            .learning_rate_scale = uses[i].learning_rate_scale,
                            .orthogonal = uses[i].orthogonal};
-    const bool follows =
-        !slots_.empty() && slots_.back().parameter.variable.value().is_followed_by(tensors.value);
-    items.push_back(
-        {tensors.value.numel(), tensors.value.dtype(), follows, takes_whole_matrices(options.rule)});
     if (tensors.value.dtype() == DType::kBFloat16) {
       tensors.narrow_grad = options.gradients == Precision::kBFloat16;
       parameter.variable.set_grad_dtype(dtype_of(options.gradients));
     }
+    const bool follows = shards_->items()[slots_.size()].follows;
     slots_.push_back({std::move(parameter), std::move(tensors), follows});
   }
-  shards_ = std::make_shared<const ParameterShards>(items, bucket_bytes, processes);
   std::vector<AdamWParameter> states;
   for (std::size_t i = 0; i < slots_.size(); ++i) {
-    add_state(slots_[i].tensors, shards_->own_part(i, slots_[i].tensors.value), options.rule);
+    Tensor value = shards_->own_part(i, slots_[i].tensors.value);
+    if (!own.empty()) value = own[i].reshape(value.shape());
+    add_state(slots_[i].tensors, value, options.rule);
     states.push_back(slots_[i].tensors);
   }
   reset_adamw_state(states);
@@ -81,13 +95,19 @@ AdamW::AdamW(std::vector<NamedParameter> parameters, const std::vector<Parameter
 
 AdamW::AdamW(const std::vector<NamedParameter>& parameters, const AdamWOptions& options,
              const std::function<bool(const NamedParameter&)>& decays)
-    : AdamW(parameters, uses_of(parameters, options, decays), options) {}
+    : AdamW(parameters, uses_of(parameters, options, decays), options,
+            make_shards(parameters, uses_of(parameters, options, decays), options.rule, one_process(), 0),
+            {}) {}
 
 AdamW::AdamW(const Model& model, const AdamWOptions& options) : AdamW(model, options, one_process(), 0) {}
 
 AdamW::AdamW(const Model& model, const AdamWOptions& options, Communicator& processes,
              std::size_t bucket_bytes)
-    : AdamW(model.parameters(), uses_of(model, options), options, processes, bucket_bytes) {
+    : AdamW(model, options, shards_of(model, options, processes, bucket_bytes), {}) {}
+
+AdamW::AdamW(const Model& model, const AdamWOptions& options, std::shared_ptr<const ParameterShards> shards,
+             const std::vector<Tensor>& own)
+    : AdamW(model.parameters(), uses_of(model, options), options, std::move(shards), own) {
   freeze(model, uses_of(model, options));
 }
 
@@ -148,11 +168,6 @@ Tensor AdamW::in_shape_of(const Slot& slot, const Tensor& elements) {
 void AdamW::take_gradients_from(const std::vector<Tensor>& sums) {
   MOH_CHECK(!update_ && sums.size() == slots_.size(), "a sum for each parameter, from the first update on");
   for (std::size_t i = 0; i < slots_.size(); ++i) slots_[i].gradient_sum = in_shape_of(slots_[i], sums[i]);
-}
-
-void AdamW::take_values_from(const std::vector<Tensor>& values) {
-  MOH_CHECK(!update_ && values.size() == slots_.size(), "values of each parameter, from the first update on");
-  for (std::size_t i = 0; i < slots_.size(); ++i) slots_[i].tensors.value = in_shape_of(slots_[i], values[i]);
 }
 
 void AdamW::expect_each() {
@@ -300,6 +315,22 @@ std::vector<TensorPart> AdamW::parts_of(const std::vector<NamedTensor>& parts) c
 void AdamW::set_steps(std::int64_t steps) {
   steps_ = steps;
   if (update_) update_->set_steps(steps);
+}
+
+TrainedParameters trained_parameters(const Model& model, const AdamWOptions& options) {
+  const std::vector<NamedParameter> parameters = model.parameters();
+  const std::vector<ParameterUse> uses = uses_of(model, options);
+  TrainedParameters of_model;
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    const Variable& parameter = parameters[i].variable;
+    uses[i].frozen ? of_model.frozen.push_back(parameter.value()) : of_model.trained.push_back(parameter);
+  }
+  return of_model;
+}
+
+std::shared_ptr<const ParameterShards> shards_of(const Model& model, const AdamWOptions& options,
+                                                 Communicator& processes, std::size_t bucket_bytes) {
+  return make_shards(model.parameters(), uses_of(model, options), options.rule, processes, bucket_bytes);
 }
 
 }  // namespace moh

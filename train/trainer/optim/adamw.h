@@ -35,6 +35,11 @@ class AdamW {
   /// With the state divided among `processes`, in buckets of `bucket_bytes`. Then update() is a collective,
   /// and needs the gradients of this process's elements alone.
   AdamW(const Model& model, const AdamWOptions& options, Communicator& processes, std::size_t bucket_bytes);
+  /// With the state divided as shards_of() divides it, of parameters of which this process keeps its own
+  /// elements alone: updates change `own`, [count] for each trained parameter, which others send to all
+  /// (ShardedParameters). Reads no parameter.
+  AdamW(const Model& model, const AdamWOptions& options, std::shared_ptr<const ParameterShards> shards,
+        const std::vector<Tensor>& own);
   AdamW(const AdamW&) = delete;
   AdamW& operator=(const AdamW&) = delete;
 
@@ -44,9 +49,6 @@ class AdamW {
   /// From now on an update takes the gradients of this process's elements from `sums`, [count] for each
   /// trained parameter, where others write them (ShardedGradients). Before anything that keeps gradients.
   void take_gradients_from(const std::vector<Tensor>& sums);
-  /// From now on an update changes `values`, [count] for each trained parameter: this process's elements, as
-  /// they are now, which others send to all (ShardedParameters). Before anything that keeps gradients.
-  void take_values_from(const std::vector<Tensor>& values);
   /// Drops all gradients.
   void zero_grad();
   /// Sets the learning rate of subsequent updates.
@@ -115,7 +117,8 @@ class AdamW {
   };
 
   AdamW(std::vector<NamedParameter> parameters, const std::vector<ParameterUse>& uses,
-        const AdamWOptions& options, Communicator& processes = one_process(), std::size_t bucket_bytes = 0);
+        const AdamWOptions& options, std::shared_ptr<const ParameterShards> shards,
+        const std::vector<Tensor>& own);
 
   void make_update(const std::vector<AdamWParameter>& parameters);
   void add_gradient_buffers(std::size_t first, Device device);
@@ -133,5 +136,17 @@ class AdamW {
   std::int64_t steps_ = 0;
   std::unique_ptr<AdamWUpdate> update_;  // null before keep_gradients() or expect_each()
 };
+
+/// The parameters of a model that options.groups do not freeze, in the order of AdamW::trained(), and the
+/// values of the others.
+struct TrainedParameters {
+  std::vector<Variable> trained;
+  std::vector<Tensor> frozen;
+};
+TrainedParameters trained_parameters(const Model& model, const AdamWOptions& options);
+
+/// How an AdamW of these arguments divides its state.
+std::shared_ptr<const ParameterShards> shards_of(const Model& model, const AdamWOptions& options,
+                                                 Communicator& processes, std::size_t bucket_bytes);
 
 }  // namespace moh

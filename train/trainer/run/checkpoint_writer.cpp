@@ -60,7 +60,10 @@ class ShardedCheckpointWriter : public CheckpointWriter {
   }
 
   void write() override {
-    if (processes_.is_rank0()) model_files_ = write_model_files(contents_, folder_);
+    if (processes_.is_rank0())
+      model_files_ = write_model_files(contents_, folder_);
+    else
+      read_model_files(contents_);
     shard_ = write_optimizer_shard(folder_, processes_.rank(), processes_.size(), contents_.optimizer);
   }
 

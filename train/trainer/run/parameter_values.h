@@ -1,7 +1,11 @@
 #pragma once
 
+#include <memory>
+
 #include "core/function_ref.h"
+#include "models/model.h"
 #include "train/trainer/optim/parameter_gather.h"
+#include "train/trainer/optim/weight_average.h"
 
 namespace moh {
 
@@ -25,9 +29,15 @@ class ParameterValues {
   virtual void run_pass(bool is_first, FunctionRef<void()> pass) = 0;
   virtual void after_passes() = 0;
   virtual void after_update() = 0;
-  /// Makes all values current, and keeps them until the next step, in which one process may read them alone.
-  /// A collective.
+  /// Makes all values current: until the next step they are read outside of passes, in the same order in all
+  /// processes (evaluations, files). A collective.
   virtual void complete() = 0;
+  /// Gives back the memory that such reading took.
+  virtual void after_reading() = 0;
+  /// Gives the parameters the values of their average as long as the result lives. A collective.
+  virtual std::unique_ptr<WeightsScope> take_average(const Model& model, const WeightAverage& average) {
+    return std::make_unique<WeightsScope>(model.parameters(), average.state());
+  }
 };
 
 /// Values that all processes keep whole. Those of CPUs come while the step's first pass goes on.
@@ -41,6 +51,7 @@ class WholeValues final : public ParameterValues {
   void after_passes() override { gather_.finish(); }  // of what no pass has read
   void after_update() override { gather_.mark_stale(); }
   void complete() override { gather_.finish(); }
+  void after_reading() override {}
 
  private:
   ParameterGather gather_;
@@ -58,6 +69,7 @@ class WholeDeviceValues final : public ParameterValues {
   void after_passes() override;
   void after_update() override { gather_.mark_stale(); }
   void complete() override { gather_.finish(); }
+  void after_reading() override {}
 
  private:
   ParameterGather gather_;

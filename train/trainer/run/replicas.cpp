@@ -30,6 +30,10 @@ class OneProcess : public Replicas {
   void after_passes() override {}
   void after_update() override {}
   void complete_parameters() override {}
+  void after_reading() override {}
+  std::unique_ptr<WeightsScope> take_average(const Model& model, const WeightAverage& average) override {
+    return std::make_unique<WeightsScope>(model.parameters(), average.state());
+  }
   bool sums_gradients() const override { return false; }
   void begin_gradients() override {}
   void expect_backward(bool) override {}
@@ -58,26 +62,22 @@ std::unique_ptr<GradientSums> make_gradient_sums(const Model& model, AdamW& opti
   return sums;
 }
 
-std::unique_ptr<ParameterValues> make_parameter_values(AdamW& optimizer, const RunConfig& config) {
-  if (config.comm.zero == 3) {
-    std::vector<Tensor> frozen;
-    for (const NamedTensor& each : optimizer.frozen()) frozen.push_back(each.tensor);
-    auto values = std::make_unique<ShardedParameters>(optimizer.shards(), optimizer.trained(), frozen);
-    optimizer.take_values_from(values->own());
-    return values;
-  }
-  if (config.device == kCpu) return std::make_unique<WholeValues>(optimizer);
-  return std::make_unique<WholeDeviceValues>(optimizer);
+std::shared_ptr<ParameterValues> parameter_values(const AdamW& optimizer, const RunConfig& config,
+                                                  const std::shared_ptr<ShardedParameters>& sharded) {
+  MOH_CHECK((sharded != nullptr) == (config.comm.zero == 3), "stage 3 has sharded parameters, no other has");
+  if (sharded) return sharded;
+  if (config.device == kCpu) return std::make_shared<WholeValues>(optimizer);
+  return std::make_shared<WholeDeviceValues>(optimizer);
 }
 
 /// One of several processes in a dry run of its share alone: it takes the memory of its sums and values, and
 /// adds nothing up.
 class DryShare final : public OneProcess {
  public:
-  DryShare(const Model& model, AdamW& optimizer, const RunConfig& config, Communicator& processes)
-      : gradients_(make_gradient_sums(model, optimizer, config.comm, processes)) {
-    if (config.comm.zero == 3) parameters_ = make_parameter_values(optimizer, config);
-  }
+  DryShare(const Model& model, AdamW& optimizer, const RunConfig& config, Communicator& processes,
+           std::shared_ptr<ShardedParameters> sharded)
+      : gradients_(make_gradient_sums(model, optimizer, config.comm, processes)),
+        parameters_(std::move(sharded)) {}
 
   void before_pass() override {
     if (parameters_) parameters_->before_pass();
@@ -88,6 +88,12 @@ class DryShare final : public OneProcess {
   void complete_parameters() override {
     if (parameters_) parameters_->complete();
   }
+  void after_reading() override {
+    if (parameters_) parameters_->after_reading();
+  }
+  std::unique_ptr<WeightsScope> take_average(const Model& model, const WeightAverage& average) override {
+    return parameters_ ? parameters_->take_average(model, average) : OneProcess::take_average(model, average);
+  }
   bool sums_gradients() const override { return true; }
   void begin_gradients() override { gradients_->begin_step(); }
   void expect_backward(bool is_last) override { gradients_->expect_pass(is_last); }
@@ -95,15 +101,16 @@ class DryShare final : public OneProcess {
 
  private:
   std::unique_ptr<GradientSums> gradients_;
-  std::unique_ptr<ParameterValues> parameters_;  // null where they are whole
+  std::shared_ptr<ShardedParameters> parameters_;  // null where they are whole
 };
 
 /// The part that host and device replicas have in common.
 class SeveralProcesses : public Replicas {
  public:
-  SeveralProcesses(const Model& model, AdamW& optimizer, const RunConfig& config, Communicator& processes)
+  SeveralProcesses(const Model& model, AdamW& optimizer, const RunConfig& config, Communicator& processes,
+                   const std::shared_ptr<ShardedParameters>& sharded)
       : processes_(processes),
-        parameters_(make_parameter_values(optimizer, config)),
+        parameters_(parameter_values(optimizer, config, sharded)),
         gradients_(make_gradient_sums(model, optimizer, config.comm, processes)) {}
 
   StepPart part() const override { return {processes_.rank(), processes_.size()}; }
@@ -124,6 +131,10 @@ class SeveralProcesses : public Replicas {
   void after_passes() override { parameters_->after_passes(); }
   void after_update() override { parameters_->after_update(); }
   void complete_parameters() override { parameters_->complete(); }
+  void after_reading() override { parameters_->after_reading(); }
+  std::unique_ptr<WeightsScope> take_average(const Model& model, const WeightAverage& average) override {
+    return parameters_->take_average(model, average);
+  }
   bool sums_gradients() const override { return true; }
   void begin_gradients() override { gradients_->begin_step(); }
   void expect_backward(bool is_last) override { gradients_->expect_pass(is_last); }
@@ -133,7 +144,7 @@ class SeveralProcesses : public Replicas {
   Communicator& processes_;
 
  private:
-  std::unique_ptr<ParameterValues> parameters_;
+  std::shared_ptr<ParameterValues> parameters_;
   std::unique_ptr<GradientSums> gradients_;
 };
 
@@ -175,16 +186,38 @@ class DeviceReplicas final : public SeveralProcesses {
 
 }  // namespace
 
+bool shards_parameters(const RunConfig& config, const Communicator& processes) {
+  return config.comm.zero == 3 && !processes.alone();
+}
+
+std::shared_ptr<ShardedParameters> shard_parameters(const Model& model, const RunConfig& config,
+                                                    Communicator& processes) {
+  if (!shards_parameters(config, processes)) return nullptr;
+  TrainedParameters parameters = trained_parameters(model, config.optim.adamw);
+  return std::make_shared<ShardedParameters>(
+      shards_of(model, config.optim.adamw, processes, config.comm.bucket_bytes()), parameters.trained,
+      std::move(parameters.frozen));
+}
+
+AdamW make_optimizer(const Model& model, const RunConfig& config, Communicator& processes,
+                     const ShardedParameters* sharded) {
+  if (sharded != nullptr) return {model, config.optim.adamw, sharded->shards(), sharded->own()};
+  return {model, config.optim.adamw, config.comm.zero > 0 ? processes : one_process(),
+          config.comm.bucket_bytes()};
+}
+
 std::unique_ptr<Replicas> make_replicas(const Model& model, AdamW& optimizer, const RunConfig& config,
-                                        Communicator& processes) {
+                                        Communicator& processes,
+                                        const std::shared_ptr<ShardedParameters>& sharded) {
   if (processes.alone()) return std::make_unique<OneProcess>();
-  if (dry_run()) return std::make_unique<DryShare>(model, optimizer, config, processes);
+  if (dry_run()) return std::make_unique<DryShare>(model, optimizer, config, processes, sharded);
   MOH_CHECK(config.train.accumulate % processes.size() == 0,
             "processes share the micro-batches of a step evenly");
-  if (config.device == kCpu) return std::make_unique<HostReplicas>(model, optimizer, config, processes);
+  if (config.device == kCpu)
+    return std::make_unique<HostReplicas>(model, optimizer, config, processes, sharded);
   MOH_CHECK(!config.cuda_graph || processes.on_device().capturable(),
             "comm.backend: host needs cuda_graph: false");
-  return std::make_unique<DeviceReplicas>(model, optimizer, config, processes);
+  return std::make_unique<DeviceReplicas>(model, optimizer, config, processes, sharded);
 }
 
 }  // namespace moh

@@ -7,10 +7,12 @@
 #include "core/tensor.h"
 #include "train/comm/communicator.h"
 #include "train/trainer/optim/adamw.h"
+#include "train/trainer/optim/weight_average.h"
 #include "train/trainer/task/task.h"
 
 namespace moh {
 
+class ShardedParameters;
 struct RunConfig;
 
 /// How the processes of a run, each with a replica of the model, make one training step of their
@@ -58,8 +60,10 @@ class Replicas {
   virtual void run_pass(bool is_first, FunctionRef<void()> pass) = 0;
   virtual void after_passes() = 0;
   virtual void after_update() = 0;
-  /// Makes all parameters current, before one process reads them alone. A collective.
+  /// Makes all parameters current, before they are read outside of passes. A collective.
   virtual void complete_parameters() = 0;
+  virtual void after_reading() = 0;
+  virtual std::unique_ptr<WeightsScope> take_average(const Model& model, const WeightAverage& average) = 0;
 
   // Gradients, which become sums over the processes.
 
@@ -78,11 +82,24 @@ class Replicas {
   virtual void sum(const Tensor& values) = 0;
 };
 
+/// Divides the parameters of a model among the processes of a run with `comm.zero: 3`, which then writes
+/// their values (ShardedParameters::end_filling()). Null for other runs, and for one process.
+std::shared_ptr<ShardedParameters> shard_parameters(const Model& model, const RunConfig& config,
+                                                    Communicator& processes);
+/// Whether there is something to divide.
+bool shards_parameters(const RunConfig& config, const Communicator& processes);
+
+/// The optimiser of a run; `sharded` as for make_replicas(), after end_filling().
+AdamW make_optimizer(const Model& model, const RunConfig& config, Communicator& processes,
+                     const ShardedParameters* sharded);
+
 /// For the processes of `config`, whose device says where they compute; in a dry run, for one that computes
-/// the whole of a `config` that is its share. The arguments must outlive the result. Gradients of the model
-/// are summed from now on, if there are several processes (GradientBuckets, or ShardedGradients, of which the
-/// optimiser takes them).
+/// the whole of a `config` that is its share. `sharded` has the parameters of which each process keeps a
+/// part; null where all have all. The arguments must outlive the result. Gradients of the model are summed
+/// from now on, if there are several processes (GradientBuckets, or ShardedGradients, of which the optimiser
+/// takes them).
 std::unique_ptr<Replicas> make_replicas(const Model& model, AdamW& optimizer, const RunConfig& config,
-                                        Communicator& processes);
+                                        Communicator& processes,
+                                        const std::shared_ptr<ShardedParameters>& sharded);
 
 }  // namespace moh

@@ -145,7 +145,7 @@ void RunLog::skipped(const SkippedStep& step, const StepReport& report) {
 }
 
 void RunLog::selections() {
-  if (!metrics_ || !routers_.has_routers()) return;
+  if (!routers_.has_routers()) return;
   const std::vector<std::optional<double>> churn = routers_.churn(state_.selections);
   const auto has = [](const std::optional<double>& share) { return share.has_value(); };
   if (std::ranges::any_of(churn, has)) write(MetricRecord("router", state_.step).add("churn", churn));

@@ -34,7 +34,8 @@ class RunLog {
   void step(const StepReport& report);
   /// A step made no update. Throws NumericError if that ends the run.
   void skipped(const SkippedStep& step, const StepReport& report);
-  /// By how much the selection of heads has changed since the last call, which the state keeps.
+  /// By how much the selection of heads has changed since the last call, which the state keeps. Reads the
+  /// parameters, in all processes.
   void selections();
   void evaluated(const EvaluationReport& report);
   /// Makes what was written durable.

@@ -12,6 +12,7 @@
 
 namespace moh {
 
+class ShardedParameters;
 struct RunConfig;
 
 /// A run that has been set up, for those who carry it out. Of several processes, the first writes the files:
@@ -25,6 +26,7 @@ struct RunParts {
   const StopSignal& stop;
   std::shared_ptr<Console> console;
   Communicator& processes = one_process();
+  std::shared_ptr<ShardedParameters> sharded = nullptr;  ///< null: each process has all parameters
 };
 
 }  // namespace moh

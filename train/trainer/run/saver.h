@@ -13,6 +13,7 @@
 namespace moh {
 
 class CheckpointWriter;
+class ShardedParameters;
 
 /// Saves the checkpoints of a run, one at a time, from the very tensors of the training: there is no copy of
 /// them, so a save needs the memory of the streamed write alone, and whoever changes such a tensor calls
@@ -43,7 +44,8 @@ class Saver {
   void finish();
 
  private:
-  CheckpointContents contents_of(const TrainState& state, std::optional<double> score) const;
+  CheckpointContents contents_of(const TrainState& state, std::optional<double> score);
+  std::vector<NamedTensor> average_to_write();
 
   RunParts run_;
   const AdamW& optimizer_;
@@ -51,7 +53,8 @@ class Saver {
   bool asynchronous_, sharded_;
   std::int64_t step_ = -1;  // of the last save
   std::unique_ptr<CheckpointWriter> writer_;
-  std::future<void> writing_;  // of std::async: its destructor waits
+  std::unique_ptr<ShardedParameters> sharded_average_;  // that is being written
+  std::future<void> writing_;                           // of std::async: its destructor waits
 };
 
 }  // namespace moh

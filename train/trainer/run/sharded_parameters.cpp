@@ -13,11 +13,10 @@ namespace {
 
 /// The leaves of a bucket, where one shares memory with the one before it together with that.
 std::vector<std::vector<std::size_t>> items_by_memory(const Bucket& layout,
-                                                      const std::vector<Variable>& leaves) {
+                                                      const std::vector<Tensor>& leaves) {
   std::vector<std::vector<std::size_t>> blocks;
   for (const std::size_t item : layout.items) {
-    const bool follows =
-        !blocks.empty() && leaves[item].value().shares_storage_with(leaves[blocks.back().back()].value());
+    const bool follows = !blocks.empty() && leaves[item].shares_storage_with(leaves[blocks.back().back()]);
     if (!follows) blocks.emplace_back();
     blocks.back().push_back(item);
   }
@@ -25,45 +24,94 @@ std::vector<std::vector<std::size_t>> items_by_memory(const Bucket& layout,
 }
 
 /// The values of the leaves as one tensor; undefined if they are not rows of one.
-Tensor values_of(const std::vector<std::size_t>& items, const std::vector<Variable>& leaves) {
-  if (items.size() == 1) return leaves[items.front()].value();
+Tensor values_of(const std::vector<std::size_t>& items, const std::vector<Tensor>& leaves) {
+  if (items.size() == 1) return leaves[items.front()];
   std::vector<Tensor> values;
-  for (const std::size_t item : items) values.push_back(leaves[item].value());
+  for (const std::size_t item : items) values.push_back(leaves[item]);
   return joined_rows(values);
+}
+
+std::vector<Tensor> values_of(const std::vector<Variable>& leaves) {
+  std::vector<Tensor> values;
+  for (const Variable& leaf : leaves) values.push_back(leaf.value());
+  return values;
+}
+
+std::vector<Tensor> own_zeros(const ParameterShards& shards, const std::vector<Variable>& leaves) {
+  const MemoryPurposeScope purpose(MemoryPurpose::kParameter);
+  std::vector<Tensor> parts;
+  for (const Bucket& bucket : shards.buckets()) {
+    const Tensor& first = leaves[bucket.items.front()].value();
+    parts.push_back(zeros({bucket.elements / shards.processes().size()}, first.dtype(), first.device()));
+  }
+  return shards.own_parts(parts);
 }
 
 }  // namespace
 
 ShardedParameters::ShardedParameters(std::shared_ptr<const ParameterShards> shards,
-                                     const std::vector<Variable>& leaves, std::span<const Tensor> others)
-    : shards_(std::move(shards)), whole_(leaves.size()) {
-  const MemoryPurposeScope purpose(MemoryPurpose::kParameter);
+                                     const std::vector<Variable>& leaves, std::vector<Tensor> others)
+    : ShardedParameters(shards, leaves, std::move(others), own_zeros(*shards, leaves)) {
+  filling_ = true;
+  for (Gathered& bucket : buckets_) bucket.written = false;
+}
+
+ShardedParameters::ShardedParameters(std::shared_ptr<const ParameterShards> shards,
+                                     const std::vector<Variable>& leaves, std::vector<Tensor> others,
+                                     std::vector<Tensor> own)
+    : shards_(std::move(shards)),
+      leaves_(values_of(leaves)),
+      others_(std::move(others)),
+      own_(std::move(own)),
+      whole_(leaves.size()) {
+  make_buckets();
+  for (std::size_t bucket = 0; bucket < buckets_.size(); ++bucket) {
+    if (buckets_[bucket].state != Gathered::State::kPinned) {
+      for (const Block& block : buckets_[bucket].blocks)
+        static_cast<void>(block.values.raw());  // late no more
+      let_go(bucket);
+      continue;
+    }
+    pinned_.push_back(bucket);
+    for (const std::size_t item : shards_->buckets()[bucket].items) whole_[item] = leaves_[item];
+  }
+}
+
+void ShardedParameters::make_buckets() {
   const auto shares_with_others = [&](const std::vector<std::size_t>& items) {
-    const Tensor& values = leaves[items.front()].value();
+    const Tensor& values = leaves_[items.front()];
     const auto shares = [&](const Tensor& tensor) { return tensor.shares_storage_with(values); };
-    return std::ranges::any_of(others, shares) || std::ranges::count_if(leaves, [&](const Variable& leaf) {
-                                                    return shares(leaf.value());
-                                                  }) > std::ssize(items);
+    return std::ranges::any_of(others_, shares) || std::ranges::count_if(leaves_, shares) > std::ssize(items);
   };
-  std::vector<Tensor> parts;
   for (const Bucket& layout : shards_->buckets()) {
-    const Tensor& first = leaves[layout.items.front()].value();
-    parts.push_back(zeros({layout.elements / shards_->processes().size()}, first.dtype(), first.device()));
     Gathered bucket;
-    for (std::vector<std::size_t>& items : items_by_memory(layout, leaves)) {
-      const Tensor values = values_of(items, leaves);
+    for (std::vector<std::size_t>& items : items_by_memory(layout, leaves_)) {
+      const Tensor values = values_of(items, leaves_);
       if (!values.defined() || shares_with_others(items)) bucket.state = Gathered::State::kPinned;
       bucket.blocks.push_back({values, std::move(items), {}});
     }
-    if (bucket.state == Gathered::State::kPinned) pinned_.push_back(buckets_.size());
     buckets_.push_back(std::move(bucket));
   }
-  own_ = shards_->own_parts(parts);
-  for (std::size_t i = 0; i < leaves.size(); ++i)
-    own_[i].copy_from(shards_->own_part(i, leaves[i].value()).reshape(own_[i].shape()));
+}
+
+/// Frees a bucket's memory until it is read.
+void ShardedParameters::let_go(std::size_t bucket) {
+  for (std::size_t b = 0; b < buckets_[bucket].blocks.size(); ++b)
+    buckets_[bucket].blocks[b].values.release_until_read([this, bucket, b] { return read(bucket, b); });
+}
+
+/// Keeps this process's elements of values that are in memory.
+void ShardedParameters::keep_written(const Block& block) const {
+  for (const std::size_t item : block.items)
+    own_[item].copy_from(shards_->own_part(item, leaves_[item]).reshape(own_[item].shape()));
+}
+
+void ShardedParameters::end_filling() {
+  release_read();
   for (const std::size_t bucket : pinned_) {
-    for (const std::size_t item : shards_->buckets()[bucket].items) whole_[item] = leaves[item].value();
+    for (const Block& block : buckets_[bucket].blocks) keep_written(block);
   }
+  filling_ = false;
 }
 
 bool ShardedParameters::is_there(std::size_t bucket) const {
@@ -96,7 +144,8 @@ void ShardedParameters::start(std::size_t bucket) {
       begin = end;
     }
   }
-  gathered.finish = dry_run() ? std::function<void()>([] {}) : shards_->start_gather(bucket, own_, whole_);
+  const bool is_gathered = gathered.written && !dry_run();
+  gathered.finish = is_gathered ? shards_->start_gather(bucket, own_, whole_) : std::function<void()>([] {});
   gathered.state = Gathered::State::kUnderWay;
 }
 
@@ -114,15 +163,23 @@ Tensor ShardedParameters::read(std::size_t bucket, std::size_t block) {
   Gathered& gathered = buckets_[bucket];
   if (gathered.state != Gathered::State::kWhole) {
     if (gathered.state == Gathered::State::kReleased) start(bucket);
-    if (!complete_) predict(bucket);
+    predict(bucket);
     finish(bucket);
     kept_.push_back(bucket);
   }
   return std::exchange(gathered.blocks[block].fresh, {});
 }
 
-/// Starts to gather what the pass before read after this bucket.
+void ShardedParameters::begin_order() {
+  order_.clear();
+  as_expected_ = true;
+}
+
+/// Starts to gather what the pass before read after this bucket. Outside of a pass, what reads the bucket
+/// that begins one may be an evaluation's forward pass.
 void ShardedParameters::predict(std::size_t bucket) {
+  if (filling_) return;
+  if (!in_pass_ && !expected_order_.empty() && bucket == expected_order_.front()) begin_order();
   as_expected_ =
       as_expected_ && order_.size() < expected_order_.size() && expected_order_[order_.size()] == bucket;
   order_.push_back(bucket);
@@ -136,15 +193,18 @@ void ShardedParameters::release(std::size_t bucket) {
   if (gathered.state == Gathered::State::kUnderWay) finish(bucket);
   for (std::size_t b = 0; b < gathered.blocks.size(); ++b) {
     Block& block = gathered.blocks[b];
-    if (block.fresh.defined())
-      block.fresh = {};  // nobody has read it
-    else
-      block.values.release_until_read([this, bucket, b] { return read(bucket, b); });
+    if (block.fresh.defined()) {  // nobody has read it
+      block.fresh = {};
+      continue;
+    }
+    if (filling_) keep_written(block);
+    block.values.release_until_read([this, bucket, b] { return read(bucket, b); });
   }
+  gathered.written = true;
   gathered.state = Gathered::State::kReleased;
 }
 
-void ShardedParameters::release_all() {
+void ShardedParameters::release_read() {
   for (std::size_t bucket = 0; bucket < buckets_.size(); ++bucket) {
     if (is_there(bucket)) release(bucket);
   }
@@ -156,9 +216,8 @@ void ShardedParameters::release_old() {
 }
 
 void ShardedParameters::before_pass() {
-  if (!std::exchange(complete_, false)) return;
-  release_all();
-  if (dry_run()) plan_memory();
+  release_read();
+  if (dry_run() && !planned_.defined()) plan_memory();
 }
 
 /// Memory that a dry run does not come to: rows of two gathers, of the largest bucket's size.
@@ -176,28 +235,32 @@ void ShardedParameters::plan_memory() {
 }
 
 void ShardedParameters::run_pass(bool, FunctionRef<void()> pass) {
-  order_.clear();
-  as_expected_ = true;
+  begin_order();
+  in_pass_ = true;
   gather_pinned();
-  {
-    const BetweenOps between([this] { release_old(); });
-    pass();
-  }
-  release_all();
+  pass();
+  release_read();
+  in_pass_ = false;
   const bool is_longer = order_.size() >= expected_order_.size();
   if (is_longer || !std::ranges::equal(order_, std::span(expected_order_).first(order_.size())))
     expected_order_ = order_;
 }
 
-void ShardedParameters::complete() {
-  if (std::exchange(complete_, true)) return;
-  planned_ = {};
-  gather_pinned();
-  for (std::size_t bucket = buckets_.size(); bucket > 0; --bucket) {
-    if (buckets_[bucket - 1].state == Gathered::State::kPinned) continue;
-    for (const Block& block : buckets_[bucket - 1].blocks) static_cast<void>(block.values.raw());
+void ShardedParameters::after_reading() {
+  release_read();
+  gather_pinned();  // which may have been the average's
+}
+
+std::unique_ptr<WeightsScope> ShardedParameters::take_average(const Model&, const WeightAverage& average) {
+  release_read();
+  std::vector<NamedParameter> own;
+  for (std::size_t i = 0; i < own_.size(); ++i) {
+    const auto& [name, tensor] = average.trained()[i];
+    own.push_back({name, Variable(own_[i].reshape(tensor.shape()))});
   }
-  kept_.clear();
+  auto scope = std::make_unique<WeightsScope>(own, average.trained());
+  gather_pinned();
+  return scope;
 }
 
 }  // namespace moh

@@ -4,9 +4,11 @@
 #include <string>
 
 #include "core/cuda/queue.h"
+#include "models/late_parameters.h"
 #include "models/llm/lora.h"
 #include "train/base/log/logging.h"
 #include "train/heads/init/initialise_model.h"
+#include "train/trainer/run/replicas.h"
 #include "train/trainer/run/run_facts.h"
 #include "train/trainer/run/several_processes.h"
 #include "train/trainer/task/load_model.h"
@@ -16,21 +18,13 @@ namespace moh {
 
 namespace {
 
-/// A model with its initial weights. Where processes keep whole parameters, and send each other new values of
-/// them, these are in memory that collectives may gather them in (ParameterShards::gather()).
-std::unique_ptr<Model> new_model(const RunConfig& run, const Family& family) {
-  std::optional<cuda::PersistentMemoryScope> persistent;
-  if (run.device != kCpu && run.comm.zero > 0 && run.comm.zero < 3) persistent.emplace();
-  return make_initialised_model(family, run);
-}
-
-std::unique_ptr<Model> resumed_model(const RunConfig& run, const Family& family,
-                                     const StoredCheckpoint& checkpoint) {
+StartedModel resumed_model(const RunConfig& run, const Family& family, const StoredCheckpoint& checkpoint,
+                           Communicator& processes) {
   const std::string where = "checkpoint " + checkpoint_folder_name(checkpoint.step());
   require_exactly(where, checkpoint.model(), expected_tensors(family, *run.family, dtype_of(run.precision)));
-  std::unique_ptr<Model> model = new_model(run, family);
-  load_exactly(where, checkpoint.model(), tensors_of(model->parameters()));
-  return model;
+  StartedModel started = new_model(run, family, processes);
+  load_exactly(where, checkpoint.model(), tensors_of(started.model->parameters()));
+  return started;
 }
 
 /// Before shared heads and routers are measured on the weights of init.from.
@@ -41,22 +35,38 @@ void require_same_source(const RunConfig& run, Communicator& processes) {
 
 }  // namespace
 
-std::unique_ptr<Model> start_model(RunConfig& run, const Family& family,
-                                   const std::shared_ptr<const TaskData>& data,
-                                   const StoredCheckpoint* resume_from, const RunHost& host) {
-  if (resume_from != nullptr) return resumed_model(run, family, *resume_from);
+StartedModel new_model(const RunConfig& run, const Family& family, Communicator& processes) {
+  StartedModel started;
+  if (!shards_parameters(run, processes)) {
+    std::optional<cuda::PersistentMemoryScope> persistent;
+    if (run.device != kCpu && run.comm.zero > 0) persistent.emplace();
+    started.model = make_initialised_model(family, run);
+    return started;
+  }
+  {
+    const LateParameters late;
+    started.model = family.make_model(*run.family, placement_of(run));
+  }
+  started.sharded = shard_parameters(*started.model, run, processes);
+  started.model->initialise(run.random_seed());
+  return started;
+}
+
+StartedModel start_model(RunConfig& run, const Family& family, const std::shared_ptr<const TaskData>& data,
+                         const StoredCheckpoint* resume_from, const RunHost& host) {
+  if (resume_from != nullptr) return resumed_model(run, family, *resume_from, host.processes);
   if (run.init.from.empty()) {
     if (const LoraConfig* lora = run.family->lora(); lora != nullptr && lora->used())
       log_warning("model.lora: the weights beside the adapters stay random: init.from names no checkpoint");
-    return new_model(run, family);
+    return new_model(run, family, host.processes);
   }
   require_same_source(run, host.processes);
   const StoredModel source = open_source(run, host.families);
   const std::unique_ptr<Calibration> calibration = family.make_calibration(run, data);
   settle_shared_heads(run, family, source, *calibration);
-  std::unique_ptr<Model> model = new_model(run, family);
-  initialise_from_source(*model, source, run, family, *calibration);
-  return model;
+  StartedModel started = new_model(run, family, host.processes);
+  initialise_from_source(*started.model, source, run, family, *calibration);
+  return started;
 }
 
 void add_teacher(Task& task, const RunConfig& run, const Family& family, const Families& families) {

@@ -67,8 +67,13 @@ void describe_device(const RunConfig& config) {
   }
 }
 
-/// Gives all processes the first one's parameters.
-void share_parameters(const Model& model, const RunConfig& config, Communicator& processes) {
+/// Gives all processes the first one's parameters. Of those that are divided each process keeps what it has.
+void share_parameters(const Model& model, const RunConfig& config, Communicator& processes,
+                      ShardedParameters* sharded) {
+  if (sharded != nullptr) {
+    sharded->end_filling();
+    return share_values(sharded->others(), config, processes);
+  }
   std::vector<Tensor> values;
   for (const NamedParameter& parameter : model.parameters()) values.push_back(parameter.variable.value());
   share_values(values, config, processes);
@@ -102,25 +107,35 @@ void enter_folder(const RunConfig& config, const std::string& config_yaml, const
     host.console->copy_to(RunFolder::open_log_of(config.output.dir, processes.rank()));
 }
 
-/// Trains; then the processes leave the collectives of their GPUs, which wait for graphs that have captured
-/// some.
-TrainOutcome run_to_end(Trainer& trainer, DeviceCollectives* collectives) {
-  if (collectives == nullptr) return trainer.run();
-  const AbortOnFailure guard(*collectives, [&] { trainer.release_graphs(); });
+/// Calls Task::finish() for a finished run; false if a signal interrupted it. All processes make the sample,
+/// as each may have a part of the parameters, and one writes it.
+bool finish_task(const Task& task, const RunHost& host) {
+  const bool writes = host.processes.is_rank0();
+  if (writes) host.folder.require_in_place();
+  const auto print = [&](const std::string& text) {
+    if (writes) host.console->print(text);
+  };
+  std::int64_t signal = 0;
+  const auto stop = [&] { return (signal = host.processes.max(host.stop.number())) != 0; };
+  if (task.finish(writes ? host.folder.path() : std::filesystem::path(), print, stop)) return true;
+  log_info("train: stopped by " + std::string(StopSignal::name_of(static_cast<int>(signal))) +
+           " in the sample; --resume writes it");
+  return false;
+}
+
+/// Trains, and finishes the task; then the processes leave the collectives of their GPUs, which wait for
+/// graphs that have captured some.
+TrainOutcome run_to_end(Trainer& trainer, DeviceCollectives* collectives, const Task& task,
+                        const RunHost& host) {
+  std::optional<AbortOnFailure> guard;
+  if (collectives != nullptr) guard.emplace(*collectives, [&] { trainer.release_graphs(); });
   TrainOutcome outcome = trainer.run();
+  if (outcome.finished) outcome.finished = finish_task(task, host);
+  if (collectives == nullptr) return outcome;
   cuda::synchronize();
   trainer.release_graphs();
   collectives->leave();
   return outcome;
-}
-
-/// Calls Task::finish() for a finished run; false if a signal interrupted it.
-bool finish_task(const Task& task, const RunHost& host) {
-  host.folder.require_in_place();
-  const auto print = [&](const std::string& text) { host.console->print(text); };
-  if (task.finish(host.folder.path(), print, [&] { return host.stop.requested(); })) return true;
-  log_info("train: stopped by " + std::string(host.stop.name()) + " in the sample; --resume writes it");
-  return false;
 }
 
 }  // namespace
@@ -142,14 +157,14 @@ TrainOutcome start_run(RunConfig config, const StartOptions& options, const RunH
 
   const Family& family = host.families.of(config);
   const auto data = open_data_in_turn(config, family, DataUse::kTraining, processes);
-  std::unique_ptr<Model> model = start_model(config, family, data, resume_from, host);
+  StartedModel started = start_model(config, family, data, resume_from, host);
   const std::string config_yaml = print_resolved(with_absolute_paths(config));
 
   config.train = train_of_rank;
-  const std::unique_ptr<Task> task = family.make_task(config, data, std::move(model));
+  const std::unique_ptr<Task> task = family.make_task(config, data, std::move(started.model));
   add_teacher(*task, config, family, host.families);
   require_same(facts_of(config, *task), processes);
-  share_parameters(task->model(), config, processes);
+  share_parameters(task->model(), config, processes, started.sharded.get());
   describe_task(*task, config);
   if (found) require_steps_left(config, *task, *found);
   if (resume_from)
@@ -159,13 +174,11 @@ TrainOutcome start_run(RunConfig config, const StartOptions& options, const RunH
   host.stop.defer();
   enter_folder(config, config_yaml, options, host);
   processes.set_deadline(config.comm.timeout);
-  const RunParts run = {config,      config_yaml, *task,        host.folder,
-                        checkpoints, host.stop,   host.console, processes};
+  const RunParts run = {config,    config_yaml,  *task,     host.folder,    checkpoints,
+                        host.stop, host.console, processes, started.sharded};
   Trainer trainer(run, resume_from);
   found.reset();
-  TrainOutcome outcome = run_to_end(trainer, collectives.get());
-  if (outcome.finished && processes.is_rank0()) outcome.finished = finish_task(*task, host);
-  return outcome;
+  return run_to_end(trainer, collectives.get(), *task, host);
 }
 
 }  // namespace moh

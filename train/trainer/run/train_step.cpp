@@ -82,11 +82,12 @@ Tensor packed(const std::vector<Tensor>& tensors, Device device) {
 
 }  // namespace
 
-TrainStep::TrainStep(Task& task, AdamW& optimizer, const RunConfig& config, Communicator& processes)
+TrainStep::TrainStep(Task& task, AdamW& optimizer, const RunConfig& config, Communicator& processes,
+                     const std::shared_ptr<ShardedParameters>& sharded)
     : task_(task),
       optimizer_(optimizer),
       config_(config),
-      replicas_(make_replicas(task.model(), optimizer, config, processes)),
+      replicas_(make_replicas(task.model(), optimizer, config, processes, sharded)),
       part_(replicas_->part()),
       own_micro_batches_(config.train.accumulate / part_.processes),
       biases_(task.model()),
@@ -105,7 +106,15 @@ TrainStep::TrainStep(Task& task, AdamW& optimizer, const RunConfig& config, Comm
 
 std::unique_ptr<WeightsScope> TrainStep::evaluated_weights() const {
   if (!average_ || !config_.ema.evaluate) return nullptr;
-  return std::make_unique<WeightsScope>(task_.model().parameters(), average_->state());
+  return replicas_->take_average(task_.model(), *average_);
+}
+
+void TrainStep::lend_memory(FunctionRef<void()> work) {
+  const auto read = [&] {
+    work();
+    replicas_->after_reading();
+  };
+  graphs_ ? graphs_->lend(read) : read();
 }
 
 StepSize TrainStep::begin(std::int64_t step, double learning_rate) {

@@ -65,8 +65,9 @@ class TrainStep {
 
   /// The arguments must outlive this object. `config` is that of the task; its train.accumulate is a multiple
   /// of the number of processes. Between GPUs processes.on_device() is there, and with config.cuda_graph its
-  /// collectives can be captured.
-  TrainStep(Task& task, AdamW& optimizer, const RunConfig& config, Communicator& processes = one_process());
+  /// collectives can be captured. `sharded` as for make_replicas().
+  TrainStep(Task& task, AdamW& optimizer, const RunConfig& config, Communicator& processes = one_process(),
+            const std::shared_ptr<ShardedParameters>& sharded = nullptr);
 
   /// `step` is the number of steps before this one; random numbers are a function of it and of config.seed.
   /// Returns the size of the step's data. On the CPU the step is complete when this returns.
@@ -82,8 +83,8 @@ class TrainStep {
   /// Whether steps are replayed.
   bool captured() const { return graphs_ && graphs_->captured(); }
   /// Does other work while no step is under way, on a GPU with memory that captured steps need only while
-  /// they run (StepGraphs::lend()).
-  void lend_memory(FunctionRef<void()> work) { graphs_ ? graphs_->lend(work) : work(); }
+  /// they run (StepGraphs::lend()). It may read parameters, in the same order in all processes.
+  void lend_memory(FunctionRef<void()> work);
   /// Nodes of the captured graphs; 0 before the capture.
   std::size_t graph_nodes() const { return graphs_ ? graphs_->num_nodes() : 0; }
   /// Seconds that the driver took to make them ready for launches.
@@ -99,7 +100,7 @@ class TrainStep {
   StepPart part() const { return part_; }
   /// Waits for the oldest step under way and returns its report.
   StepReport finish();
-  /// Makes the parameters current, before one process reads them alone. A collective.
+  /// Makes the parameters current, before they are read outside of a step. A collective.
   void complete_parameters() { replicas_->complete_parameters(); }
   /// Forgets what is captured: further steps are captured anew. Their replays have ended, or their device
   /// does not compute any more.

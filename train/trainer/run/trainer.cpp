@@ -16,9 +16,8 @@ Trainer::Trainer(const RunParts& run, const StoredCheckpoint* resume_from)
       task_(run.task),
       stop_(run.stop),
       processes_(run.processes),
-      optimizer_(task_.model(), config_.optim.adamw, config_.comm.zero > 0 ? processes_ : one_process(),
-                 config_.comm.bucket_bytes()),
-      train_step_(task_, optimizer_, config_, processes_),
+      optimizer_(make_optimizer(task_.model(), config_, processes_, run.sharded.get())),
+      train_step_(task_, optimizer_, config_, processes_, run.sharded),
       length_(length_of(config_, task_.steps_per_epoch())),
       evaluations_(config_, length_),
       rates_(rates_of(config_, length_)),
@@ -170,7 +169,7 @@ std::string Trainer::stop_reason() {
 }
 
 TrainOutcome Trainer::end() {
-  train_step_.complete_parameters();  // before one process reads parameters alone
+  train_step_.complete_parameters();
   if (state_.step >= length_.steps) evaluate();
   save();
   saver_.finish();

@@ -62,8 +62,9 @@ class Task : public TrainingData, public HeldOutData {
   virtual std::vector<std::pair<std::string, std::string>> data_contents() const { return {}; }
   /// (name, text) pairs for the summary at the end of a run.
   virtual std::vector<std::pair<std::string, std::string>> remarks() const { return {}; }
-  /// finish(run_folder, print, stop): called at the end of a run; may write files to its folder and print.
-  /// Calls `stop` regularly; if it returns true, writes nothing and returns false.
+  /// finish(run_folder, print, stop): called at the end of a run, in all processes; may write files to its
+  /// folder, whose path is empty in processes that write nothing, and print. Calls `stop` regularly; if it
+  /// returns true, writes nothing and returns false.
   virtual bool finish(const std::filesystem::path&, PrintText, FunctionRef<bool()>) const { return true; }
 };
 

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "core/error.h"
+#include "train/base/formats/element_blocks.h"
 #include "train/base/io/checksum.h"
 #include "train/base/io/durable_file.h"
 #include "train/base/io/failpoint.h"
@@ -50,12 +51,21 @@ bool path_exists(const fs::path& path) {
   return fs::exists(path, ignored);
 }
 
-ManifestFile write_tensors(const fs::path& path, std::span<const NamedTensor> tensors) {
-  // Hugging Face's readers require this metadata entry.
-  const SafetensorsLayout layout = layout_of(tensors, {{"format", "pt"}});
+SafetensorsLayout layout_of_file(std::span<const NamedTensor> tensors) {
+  return layout_of(tensors, {{"format", "pt"}});  // an entry that Hugging Face's readers require
+}
+
+ManifestFile write_tensors(const fs::path& path, std::span<const NamedTensor> tensors,
+                           const std::function<void()>& after_read = {}) {
+  using Sink = FunctionRef<void(std::span<const std::byte>)>;
+  const SafetensorsLayout layout = layout_of_file(tensors);
   OutputFile file(path, layout.bytes());
+  const auto elements = [&](std::size_t index, Sink to) {
+    stream_elements(tensors[index].tensor, to);
+    if (after_read) after_read();
+  };
   const SafetensorsChecksums checksums =
-      write_safetensors(layout, tensors, [&](std::span<const std::byte> bytes) { file.write(bytes); });
+      write_safetensors(layout, elements, [&](std::span<const std::byte> bytes) { file.write(bytes); });
   file.sync_and_close();
   ManifestFile entry{path.filename().string(), layout.bytes(), checksums.file, {}};
   for (std::size_t i = 0; i < tensors.size(); ++i) entry.tensors[tensors[i].name] = checksums.tensors[i];
@@ -169,10 +179,21 @@ ManifestFile write_optimizer_shard(const fs::path& folder, int index, int count,
 
 std::vector<ManifestFile> write_model_files(const CheckpointContents& contents, const fs::path& folder) {
   std::vector<ManifestFile> written;
-  list_written(written, write_tensors(folder / kModelFile, contents.model));
+  list_written(written, write_tensors(folder / kModelFile, contents.model, contents.after_read));
   if (!contents.average.empty())
-    list_written(written, write_tensors(folder / kAverageFile, contents.average));
+    list_written(written, write_tensors(folder / kAverageFile, contents.average, contents.after_read));
   return written;
+}
+
+void read_model_files(const CheckpointContents& contents) {
+  for (const std::vector<NamedTensor>* tensors : {&contents.model, &contents.average}) {
+    if (tensors->empty()) continue;
+    const SafetensorsLayout layout = layout_of_file(*tensors);
+    for (const std::size_t index : layout.order()) {
+      static_cast<void>((*tensors)[index].tensor.raw());
+      if (contents.after_read) contents.after_read();
+    }
+  }
 }
 
 void complete_checkpoint(const CheckpointContents& contents, std::vector<ManifestFile> model,

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <optional>
 #include <span>
 #include <string>
@@ -30,7 +31,8 @@ struct CheckpointContents {
   std::optional<double> metric;   ///< score of the evaluation; RetentionPolicy::keep_best compares it
   bool higher_is_better = false;  ///< whether a higher metric is better, as an accuracy, or a lower one
   std::vector<NamedTensor> model;
-  std::vector<NamedTensor> average;  ///< moving average of the model; empty: none
+  std::vector<NamedTensor> average;       ///< moving average of the model; empty: none
+  std::function<void()> after_read = {};  ///< called when a tensor of them has been read; empty: nothing is
   std::vector<NamedTensor> optimizer;
   std::string trainer_json;
   std::string config_yaml;
@@ -78,9 +80,14 @@ std::filesystem::path resolve_checkpoint(const std::filesystem::path& path);
 ManifestFile write_optimizer_shard(const std::filesystem::path& folder, int index, int count,
                                    std::span<const NamedTensor> state);
 
-/// Writes and syncs model and average; returns their entries in the manifest. Throws StorageError.
+/// Writes and syncs model and average, of which it reads one tensor after the other; returns their entries in
+/// the manifest. Throws StorageError.
 std::vector<ManifestFile> write_model_files(const CheckpointContents& contents,
                                             const std::filesystem::path& folder);
+
+/// Reads the tensors that write_model_files() writes in another process, in its order: where they are divided
+/// among processes, reading is a collective.
+void read_model_files(const CheckpointContents& contents);
 
 /// Completes a checkpoint in a folder that has the files with tensors, of which these are the entries: writes
 /// the others, the manifest last, and syncs the folder. Throws StorageError.
