@@ -337,6 +337,19 @@ class Zero(Processes):
             for other in others:
                 self.assertEqual(other, first)
 
+    def test_weights_are_divided_while_a_dense_model_becomes_moh(self):
+        config = self.config({**self.TEXT, "train.accumulate": 2, "eval.at_start": True})
+        self.moh("train", config, "output.dir=dense", "model.moh={router: none, num_shared: 0, top_k: 0}", "ema.decay=0",
+                 "train.steps=2")
+        for zero in (1, 3):
+            output = self.run_in(2, "train", config, "init.from=dense", "init.moh.router_start=calibrated",
+                                 "init.moh.calibration.batches=3", "model.moh.shared_heads=output_norm", f"comm.zero={zero}",
+                                 f"output.dir=zero_{zero}", "sample.tokens=5")
+            self.assert_says(output, "router_start calibrated (selected)", "--- sample ---")
+            self.assertEqual(output.count("--- sample ---"), 1)
+        self.assertEqual(self.saved("zero_1"), self.saved("zero_3"))
+        self.assertEqual(*((self.folder / f"zero_{zero}" / "sample.txt").read_text() for zero in (1, 3)))
+
     def test_memory_is_what_the_plan_says(self):
         config = self.config({**self.TEXT, "model.layers": 8, "model.hidden": 256, "model.intermediate": 768, "model.dropout": 0,
                               "model.max_positions": 128, "data.sequence_length": 128, "train.accumulate": 2, "train.steps": 3,

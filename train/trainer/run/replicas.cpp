@@ -75,9 +75,8 @@ std::shared_ptr<ParameterValues> parameter_values(const AdamW& optimizer, const 
 class DryShare final : public OneProcess {
  public:
   DryShare(const Model& model, AdamW& optimizer, const RunConfig& config, Communicator& processes,
-           std::shared_ptr<ShardedParameters> sharded)
-      : gradients_(make_gradient_sums(model, optimizer, config.comm, processes)),
-        parameters_(std::move(sharded)) {}
+           const std::shared_ptr<ShardedParameters>& sharded)
+      : gradients_(make_gradient_sums(model, optimizer, config.comm, processes)), parameters_(sharded) {}
 
   void before_pass() override {
     if (parameters_) parameters_->before_pass();
@@ -92,7 +91,8 @@ class DryShare final : public OneProcess {
     if (parameters_) parameters_->after_reading();
   }
   std::unique_ptr<WeightsScope> take_average(const Model& model, const WeightAverage& average) override {
-    return parameters_ ? parameters_->take_average(model, average) : OneProcess::take_average(model, average);
+    if (parameters_) return parameters_->take_average(model, average);
+    return OneProcess::take_average(model, average);
   }
   bool sums_gradients() const override { return true; }
   void begin_gradients() override { gradients_->begin_step(); }
