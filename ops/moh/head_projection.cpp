@@ -123,17 +123,26 @@ void zero_empty_heads(const HeadProjection& p, const Tensor& heads) {
   }
 }
 
-/// heads = W tokens (+ bias): see HeadProjectionKernels::to_heads.
+/// The elements of a bias; null without one.
+template <class T>
+T* data_or_null(const Tensor& bias) {
+  return bias.defined() ? bias.data<T>() : nullptr;
+}
+
+/// heads = W tokens (+ bias): see HeadProjectionKernels::to_heads. As below, tensors are read before the
+/// threads begin: one of them makes again what has been released (Tensor::release_until_read).
 void to_heads(std::string_view op, const Plan& plan, const Tensor& w, bool by_column, const Tensor& bias,
               const Tensor& tokens, const Tensor& heads) {
   const HeadProjection& p = plan.sizes;
   const auto run = [&]<class Backend, class T>() {
     using Kernels = HeadProjectionKernels<Backend, T>;
     zero_empty_heads(p, heads);
+    const HeadWeights<const T> weights{w.data<T>(), by_column};
+    const T *const b = data_or_null<T>(bias), *const from = tokens.data<T>();
+    T* const to = heads.data<T>();
     run_tasks(head_tasks(p), is_small(p, plan.lists), Kernels::to_heads_scratch_bytes(p),
               [&](const HeadTask& task, std::byte* scratch) {
-                Kernels::to_heads(p, {w.data<T>(), by_column}, bias.defined() ? bias.data<T>() : nullptr,
-                                  tokens.data<T>(), heads.data<T>(), task, scratch);
+                Kernels::to_heads(p, weights, b, from, to, task, scratch);
               });
   };
   run_matrix_kernel({op, flops_of(plan)}, tokens, run, [&]<class Backend, class T>() {
@@ -151,17 +160,19 @@ void from_heads(std::string_view op, const Plan& plan, const Tensor& w, bool by_
     using Kernels = HeadProjectionKernels<Backend, T>;
     const std::size_t panel_bytes = Kernels::panel_bytes(p.head_dim);
     const Scratch packed(static_cast<std::size_t>(panels) * panel_bytes);
-    parallel_for(
-        panels, small ? std::max<std::int64_t>(panels, 1) : 2, [&](std::int64_t begin, std::int64_t end) {
-          for (std::int64_t i = begin; i < end; ++i) {
-            Kernels::pack_panel(p, {w.data<T>(), by_column}, i % p.heads, i / p.heads * kProjectionPanel,
-                                packed.as<std::byte>() + static_cast<std::size_t>(i) * panel_bytes);
-          }
-        });
+    const HeadWeights<const T> weights{w.data<T>(), by_column};
+    const T *const b = data_or_null<T>(bias), *const from = heads.data<T>();
+    T* const to = tokens.data<T>();
+    parallel_for(panels, small ? std::max<std::int64_t>(panels, 1) : 2,
+                 [&](std::int64_t begin, std::int64_t end) {
+                   for (std::int64_t i = begin; i < end; ++i) {
+                     Kernels::pack_panel(p, weights, i % p.heads, i / p.heads * kProjectionPanel,
+                                         packed.as<std::byte>() + static_cast<std::size_t>(i) * panel_bytes);
+                   }
+                 });
     run_tasks(token_tasks(p), small, Kernels::from_heads_scratch_bytes(p),
               [&](const TokenTask& task, std::byte* scratch) {
-                Kernels::from_heads(p, packed.as<std::byte>(), bias.defined() ? bias.data<T>() : nullptr,
-                                    heads.data<T>(), accumulate, tokens.data<T>(), task, scratch);
+                Kernels::from_heads(p, packed.as<std::byte>(), b, from, accumulate, to, task, scratch);
               });
   };
   run_matrix_kernel({op, flops_of(plan)}, heads, run, [&]<class Backend, class T>() {
@@ -177,10 +188,12 @@ void weight_gradient(std::string_view op, const Plan& plan, const Tensor& heads,
   const HeadProjection& p = plan.sizes;
   const auto run = [&]<class Backend, class T>() {
     using Kernels = HeadProjectionKernels<Backend, T>;
+    const T *const of_heads = heads.data<T>(), *const of_tokens = tokens.data<T>();
+    const HeadWeights<Acc<T>> gradient{dw.data<Acc<T>>(), by_column};
+    Acc<T>* const bias_gradient = data_or_null<Acc<T>>(dbias);
     run_tasks(column_tasks(p), is_small(p, plan.lists), Kernels::weight_gradient_scratch_bytes(p),
               [&](const ColumnTask& task, std::byte* scratch) {
-                Kernels::weight_gradient(p, heads.data<T>(), tokens.data<T>(), {dw.data<Acc<T>>(), by_column},
-                                         dbias.defined() ? dbias.data<Acc<T>>() : nullptr, task, scratch);
+                Kernels::weight_gradient(p, of_heads, of_tokens, gradient, bias_gradient, task, scratch);
               });
   };
   run_matrix_kernel({op, flops_of(plan)}, heads, run, [&]<class Backend, class T>() {

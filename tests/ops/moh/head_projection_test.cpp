@@ -1,6 +1,8 @@
 #include "ops/moh/head_projection.h"
 
 #include <catch2/catch.hpp>
+#include <chrono>
+#include <thread>
 
 #include "core/error.h"
 #include "core/random.h"
@@ -175,6 +177,27 @@ TEST_CASE("ops: output projections over several tasks agree with dense ones when
   dense.backward(dy);
   CHECK(largest_difference(heads.grad(), same_heads.grad()) < 1e-4);
   CHECK(largest_difference(w.grad(), same_w.grad()) < 1e-3);
+}
+
+TEST_CASE("ops: head projections read a tensor that has been released in one thread alone") {
+  const Sizes s{2, 517, 3, 20, 274};
+  const HeadLists lists = build_head_lists(selection(s, 1.0), s.heads);
+  const Variable x = leaf({s.batch, s.tokens, s.width}, 1);
+  const auto released = [](const Variable& weight) {
+    weight.value().release_until_read([copy = weight.value().clone(), reader = std::this_thread::get_id()] {
+      CHECK(std::this_thread::get_id() == reader);
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));  // other threads would come
+      return copy.clone();
+    });
+    return weight;
+  };
+  const Variable in = leaf({s.heads * s.head_dim, s.width}, 2),
+                 out = leaf({s.width, s.heads * s.head_dim}, 3);
+  const Variable heads = project_to_heads(x, in, Variable(), lists, s.head_dim);
+  const Tensor expected = project_from_heads(heads, out, Variable(), lists).value();
+  const Variable again = project_to_heads(x, released(in), Variable(), lists, s.head_dim);
+  CHECK(largest_difference(project_from_heads(again, released(out), Variable(), lists).value(), expected) ==
+        0);
 }
 
 TEST_CASE("ops: head projections ignore what unlisted pairs hold") {
