@@ -55,7 +55,7 @@ void adamw_conclude_kernel(const double* square_sums, std::int64_t count, const 
   const double squares = sum_by_block(square_sums, count);
   if (device::thread_x() > 0) return;
   outcome[0] = sqrt(squares);
-  outcome[1] = *go;
+  outcome[1] = is_finite(squares) ? *go : 0;
 }
 
 /// One block; all threads sum the squares, one thread makes the decision.

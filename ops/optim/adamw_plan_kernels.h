@@ -36,7 +36,8 @@ struct AdamWPlanKernels {
   static void sum(const double* square_sums, std::int64_t num_square_sums, double* sum);
   /// Sets *go to 0 if the sum of the square sums is not finite.
   static void require_finite(const double* square_sums, std::int64_t num_square_sums, std::int32_t* go);
-  /// outcome[0] = the square root of the sum of the square sums, outcome[1] = *go.
+  /// outcome[0] = the square root of the sum of the square sums, outcome[1] = *go, or 0 if that is not
+  /// finite.
   static void conclude(const double* square_sums, std::int64_t num_square_sums, const std::int32_t* go,
                        double* outcome);
 };

@@ -166,11 +166,12 @@ void DeviceAdamW::update_one(std::size_t parameter, const Tensor& grad) const {
   if (alone_.contains(parameter)) update_alone(parameter, grad);
 }
 
-Tensor DeviceAdamW::finish() const {
+Tensor DeviceAdamW::finish(const std::function<Tensor(const Tensor& own)>& squares_of_all) const {
   Tensor outcome = empty({2}, DType::kFloat64, like_.device());
+  const Tensor squares = squares_of_all ? squares_of_all(sum_of_squares()) : square_sums_;
   run_kernel("adamw_plan", like_, [&]<class Backend, class Any>() {
     if constexpr (std::is_same_v<Backend, Cuda>) {
-      AdamWPlanKernels<Backend>::conclude(square_sums_.data<double>(), num_sums_, go_.data<std::int32_t>(),
+      AdamWPlanKernels<Backend>::conclude(squares.data<double>(), squares.numel(), go_.data<std::int32_t>(),
                                           outcome.data<double>());
     }
   });

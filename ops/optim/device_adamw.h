@@ -50,8 +50,8 @@ class DeviceAdamW {
   /// Updates a parameter. If its gradient is not finite, neither this one nor those that follow are updated.
   void update_one(std::size_t parameter, const Tensor& grad) const;
   /// Ends the update, after update_one() for every parameter. Returns float64 [2] on the GPU: the norm, and 1
-  /// if all were updated, else 0.
-  Tensor finish() const;
+  /// if all were updated and the norm is finite, else 0. `squares_of_all` as that of update().
+  Tensor finish(const std::function<Tensor(const Tensor& own)>& squares_of_all = {}) const;
 
  private:
   /// The chunks of all parameters of one dtype whose gradients are of type G.

@@ -228,6 +228,10 @@ class Text(Processes):
         # Both skipped the same step, on both processes, and nothing else.
         self.assert_same_state("nan", "flip")
         spoil("nan", "stopped", support.NUMERIC_ABORT, "guard.non_finite=stop")
+        # Each process has one micro-batch of a step, so number 13 is of step 13.
+        output = spoil("nan", "fused", support.NUMERIC_ABORT, "guard.non_finite=stop", "guard.spike.grad_norm=0", "comm.zero=3",
+                       "optim.fused_update=true", "optim.clip_grad_norm=0", "train.accumulate=2", "train.steps=14")
+        self.assert_says(output, "error: train: step 13: loss nan", "the weights are as they were before this step")
 
     def test_traces_and_numbers_of_the_communication(self):
         config = self.config({**TEXT, "profile.steps": [3, 4]})
@@ -354,12 +358,14 @@ class Zero(Processes):
         config = self.config({**self.TEXT, "model.layers": 8, "model.hidden": 256, "model.intermediate": 768, "model.dropout": 0,
                               "model.max_positions": 128, "data.sequence_length": 128, "train.accumulate": 2, "train.steps": 3,
                               "eval.every": 0, "precision": "bfloat16", "ema.decay": 0, "comm.bucket_mib": 1})
-        for zero in (0, 1, 2, 3):
-            self.run_in(2, "train", config, f"output.dir=zero_{zero}", f"comm.zero={zero}")
-            peak = [record["peak_memory_bytes"] for record in support.metrics(self.folder / f"zero_{zero}")
+        fused = ("optim.fused_update=true", "optim.clip_grad_norm=0")
+        for zero, settings in ((0, ()), (1, ()), (2, ()), (3, ()), (0, fused), (1, fused), (3, fused)):
+            run = f"zero_{zero}_{len(settings)}"
+            self.run_in(2, "train", config, f"output.dir={run}", f"comm.zero={zero}", *settings)
+            peak = [record["peak_memory_bytes"] for record in support.metrics(self.folder / run)
                     if record["kind"] == "train"][1]  # an evaluation follows the last step
-            plan = json.loads(self.moh("plan", config, "--devices", "2", "--zero", str(zero), "--json"))
-            self.assertLess(abs(plan["recompute"]["none"]["peak_bytes"]["total"] / peak - 1), 0.05, (zero, plan, peak))
+            plan = json.loads(self.moh("plan", config, "--devices", "2", "--zero", str(zero), "--json", *settings))
+            self.assertLess(abs(plan["recompute"]["none"]["peak_bytes"]["total"] / peak - 1), 0.05, (run, plan, peak))
 
     def test_lion_is_divided(self):
         config = self.config({**self.TEXT, "optim.name": "lion", "optim.learning_rate": 0.0003,
@@ -417,6 +423,21 @@ class Zero(Processes):
             self.run_in(2, "train", config, "--resume")
             self.assertEqual([path.read_bytes() for path in self.shards(f"whole_{zero}")],
                              [path.read_bytes() for path in self.shards(f"run_{zero}")])
+
+    def test_updates_within_the_backward_pass_have_the_same_bits_also_after_a_resume(self):
+        config = self.config({**self.TEXT, "precision": "bfloat16", "train.accumulate": 2, "optim.clip_grad_norm": 0,
+                              "comm.bucket_mib": 1})
+        for zero in (0, 1, 2, 3):
+            apart, fused = f"apart_{zero}", f"fused_{zero}"
+            self.run_in(2, "train", config, f"output.dir={apart}", f"comm.zero={zero}")
+            settings = (f"output.dir={fused}", f"comm.zero={zero}", "optim.fused_update=true")
+            self.run_in(2, "train", config, *settings, "train.steps=5")
+            self.run_in(2, "train", config, *settings, "--resume")
+            self.assertEqual(support.losses(self.folder / fused), support.losses(self.folder / apart))
+            for files in ("model.safetensors", "optimizer*.safetensors", "ema.safetensors"):
+                found, expected = ([path.read_bytes() for path in sorted(self.newest(run).glob(files))] for run in (fused, apart))
+                self.assertTrue(found)
+                self.assertEqual(found, expected, (zero, files))
 
     def test_traces_show_what_the_forward_pass_waits_for(self):
         config = self.config({**self.TEXT, "comm.zero": 1, "comm.bucket_mib": 1, "profile.steps": [3, 4],

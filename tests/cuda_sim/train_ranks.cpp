@@ -38,7 +38,8 @@ struct Arguments {
   /// The fault of rank 1. "order": two buckets of different sizes are swapped; "swap": two of one size;
   /// "count": an element is missing; "abort": the communicator is used after its end. "none".
   std::string fault;
-  std::vector<std::string> settings;  ///< "zero1", "zero2", "zero3", "unclipped", "bfloat16", "global"
+  std::vector<std::string>
+      settings;  ///< "zero1", "zero2", "zero3", "unclipped", "fused", "bfloat16", "global"
   bool has(std::string_view setting) const { return std::ranges::find(settings, setting) != settings.end(); }
   std::int64_t zero() const { return has("zero3") ? 3 : has("zero2") ? 2 : has("zero1") ? 1 : 0; }
 };
@@ -114,6 +115,7 @@ RunConfig config_of(const Arguments& arguments, Device device) {
   config.comm.zero = arguments.zero();
   if (config.comm.zero > 0) config.comm.bucket_mib = 0;
   if (arguments.has("unclipped")) config.optim.adamw.clip_grad_norm = 0;
+  config.optim.adamw.fused_update = arguments.has("fused");
   if (arguments.has("bfloat16")) config.precision = Precision::kBFloat16;
   if (arguments.has("qk_norm")) model_of(config).qk_norm = true;  // two parameters of one size in succession
   if (arguments.has("global")) config.family->moh()->balance_scope = BalanceScope::kGlobal;

@@ -81,6 +81,14 @@ class TrainRanks(unittest.TestCase):
             for timing in ("late", "ahead"):
                 self.assertEqual(self.digest(2, timing=timing, micro_batches=4, settings=(stage,)), expected, (timing, stage))
 
+    def test_updates_within_the_backward_pass_have_the_bits_of_those_after_it(self):
+        for how, stages, more in (("graph", ("zero0", "zero1", "zero2", "zero3"), ()), ("eager", ("zero0", "zero3"), ("bfloat16",))):
+            expected = self.digest(2, how="eager", settings=("unclipped", *more))
+            for stage in stages:
+                for timing in ("late", "ahead") if how == "graph" else ("late",):
+                    fused = self.digest(2, timing=timing, how=how, settings=(stage, "unclipped", "fused", *more))
+                    self.assertEqual(fused, expected, (how, timing, stage))
+
     def test_loads_of_the_whole_step_are_those_of_both(self):
         expected = self.digest(1, how="eager", settings=("global",))
         self.assertNotEqual(self.digest(1, how="eager"), expected)

@@ -23,6 +23,7 @@ namespace {
 constexpr std::string_view kStepBench = "bench step";
 
 void check(const RunConfig& config, const StepBenchOptions& o) {
+  require_one_micro_batch_each(config, 1);
   require_option(o.steps >= 1, kStepBench, "steps", "1 or more", o.steps);
   require_option(o.warmup >= 0, kStepBench, "warmup", "0 or more", o.warmup);
   if (o.kernels && config.device == kCpu) {

@@ -178,21 +178,28 @@ void write_time(std::ostream& out, const TrainingPlan& plan) {
   if (!peak.hint.empty()) fmt::print(out, "  on this GPU {} TFLOP/s\n", peak.hint);
 }
 
-/// The state that a stage of ZeRO divides.
-const char* divided_by(std::int64_t zero) {
+/// The state that a stage of ZeRO divides; there are no gradients to divide with a fused update.
+const char* divided_by(std::int64_t zero, bool fused) {
   constexpr std::array kDivided = {"nothing", "the optimiser's state", "the optimiser's state and gradients",
                                    "the weights, their gradients and the optimiser's state"};
-  return kDivided.at(static_cast<std::size_t>(zero));
+  constexpr std::array kFused = {"nothing", "the optimiser's state", "the optimiser's state",
+                                 "the weights and the optimiser's state"};
+  return (fused ? kFused : kDivided).at(static_cast<std::size_t>(zero));
 }
 
 /// "Each holds the model and its gradients, and 1/8 of the optimiser's state (comm.zero: 1)."
-std::string holdings(std::int64_t zero, std::int64_t devices) {
-  if (zero == 0)
-    return "Each holds the model and its gradients, and all of the optimiser's state, which --zero 1 would "
-           "divide.";
-  constexpr std::array kWhole = {"", "the model and its gradients, and ", "the model, and ", ""};
-  return fmt::format("Each holds {}1/{} of {} (comm.zero: {}).", kWhole.at(static_cast<std::size_t>(zero)),
-                     devices, divided_by(zero), zero);
+std::string holdings(const RunConfig& config, std::int64_t devices) {
+  constexpr std::array kWhole = {"the model and its gradients, and ", "the model and its gradients, and ",
+                                 "the model, and ", ""};
+  constexpr const char* kModel = "the model, gradients of a few buckets (optim.fused_update), and ";
+  constexpr std::array kFused = {kModel, kModel, kModel,
+                                 "gradients of a few buckets (optim.fused_update), and "};
+  const bool fused = config.optim.adamw.fused_update;
+  const std::int64_t zero = config.comm.zero;
+  const std::string whole = (fused ? kFused : kWhole).at(static_cast<std::size_t>(zero));
+  if (zero == 0) return "Each holds " + whole + "all of the optimiser's state, which --zero 1 would divide.";
+  return fmt::format("Each holds {}1/{} of {} (comm.zero: {}).", whole, devices, divided_by(zero, fused),
+                     zero);
 }
 
 void write_notes(std::ostream& out, const TrainingPlan& plan) {
@@ -201,13 +208,14 @@ void write_notes(std::ostream& out, const TrainingPlan& plan) {
     fmt::print(out,
                "\n{} devices share the samples of each step (data parallelism). {}\n"
                "Your MFU has to include gradient communication.\n",
-               devices, holdings(zero, devices));
+               devices, holdings(plan.config, devices));
   } else if (zero > 0) {
     fmt::print(
         out,
         "\ncomm.zero: {} divides {} among processes, and this is the plan of a single one, with all of "
         "it; {} N plans each of N.\n",
-        zero, divided_by(zero), plan.config.device == kCpu ? "--devices" : "--gpus");
+        zero, divided_by(zero, plan.config.optim.adamw.fused_update),
+        plan.config.device == kCpu ? "--devices" : "--gpus");
   }
 }
 

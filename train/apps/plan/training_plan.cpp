@@ -274,7 +274,7 @@ bool TrainingPlan::fits(const MemoryChoice& choice) const {
 TrainingPlan plan_training(const RunConfig& config, const PlanOptions& options, const MakeTask& make_task) {
   check(options);
   try {
-    require_divisible(config, options.gpus);
+    require_one_micro_batch_each(config, options.gpus);
     RunConfig of_device = share_of_device(config, options.gpus);
     of_device.comm.zero = options.zero.value_or(config.comm.zero);
     return plan_of(of_device, options, make_task);

@@ -27,17 +27,18 @@ std::optional<TrainConfig> share_of_process(TrainConfig train, std::int64_t proc
   return train;
 }
 
-void require_divisible(const RunConfig& config, std::int64_t processes) {
-  if (processes == 1 || !config.optim.adamw.fused_update) return;
-  throw ConfigError(error_message("optim.fused_update", "",
-                                  "false with " + std::to_string(processes) +
-                                      " processes, which sum gradients before they update weights",
-                                  "true",
-                                  "comm.zero: 2 and precision.gradients: bfloat16 save memory there"));
+void require_one_micro_batch_each(const RunConfig& config, std::int64_t processes) {
+  if (!config.optim.adamw.fused_update || config.train.accumulate <= processes) return;
+  const std::string most =
+      processes == 1 ? "1" : "at most " + std::to_string(processes) + ", the number of processes,";
+  throw ConfigError(error_message("train.accumulate", "",
+                                  most + " with optim.fused_update: true, which keeps no gradients to add to",
+                                  std::to_string(config.train.accumulate),
+                                  "a larger train.batch_size makes the same steps in fewer parts"));
 }
 
 TrainConfig per_rank_config(const RunConfig& config, int processes) {
-  require_divisible(config, processes);
+  require_one_micro_batch_each(config, processes);
   if (processes == 1) return config.train;
   std::optional<TrainConfig> share = share_of_process(config.train, processes);
   if (!share) {
@@ -195,9 +196,10 @@ void add_training(RunConfig& run, Section& root) {
       .field("fused_update", run.optim.adamw.fused_update,
              "Update each weight within the backward pass, as soon as its gradient is complete, and free "
              "that gradient at once: the memory of all gradients is saved, and results are the same to the "
-             "bit. Needs `clip_grad_norm: 0`, `train.accumulate: 1`, `guard.non_finite: stop`, no "
-             "`guard.spike`, and one process. A loss that is not finite changes no weight; a gradient that "
-             "is not finite is found when weights of later layers are changed, and the run stops.")
+             "bit. Needs `clip_grad_norm: 0`, `guard.non_finite: stop`, no `guard.spike`, and one "
+             "micro-batch in a step of each process: `train.accumulate: 1`, or at most the number of "
+             "processes. A loss that is not finite changes no weight; a gradient that is not finite is found "
+             "when weights of later layers are changed, and the run stops.")
       .harmless_on_resume();
   optim.list(
       "groups", run.optim.adamw.groups, &describe_group,

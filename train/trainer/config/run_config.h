@@ -174,12 +174,13 @@ RunConfig default_run(const FamilyConfig& family);
 /// Nothing if the samples cannot be divided, or their number overflows.
 std::optional<TrainConfig> share_of_process(TrainConfig train, std::int64_t processes);
 
-/// Throws ConfigError if a step of the run cannot be shared by several processes, whatever its samples.
-void require_divisible(const RunConfig& config, std::int64_t processes);
+/// Throws ConfigError if a run with optim.fused_update has more micro-batches in a step than there are
+/// `processes`.
+void require_one_micro_batch_each(const RunConfig& config, std::int64_t processes);
 
 /// The section with which each of `processes` makes its task: micro-batches of the size of theirs, all
 /// micro-batches of a step. Throws ConfigError if the samples of a step cannot be divided, and as
-/// require_divisible().
+/// require_one_micro_batch_each().
 TrainConfig per_rank_config(const RunConfig& config, int processes);
 
 /// The length of a run, in steps.

@@ -133,15 +133,12 @@ void check_fused_update(const RunConfig& run, Rules& rules) {
   const double clip = run.optim.adamw.clip_grad_norm;
   if (clip > 0)
     refuse("optim.clip_grad_norm", "0", number_text(clip), "updates weights before all gradients are there");
-  if (run.train.accumulate > 1)
-    refuse("train.accumulate", "1", std::to_string(run.train.accumulate), "keeps no gradients to add to");
   if (run.guard.non_finite == NonFinitePolicy::kSkip)
     refuse("guard.non_finite", "stop", "skip", "cannot take back weights that are updated");
   for (const auto& [key, limit] : {std::pair<const char*, double>{"guard.spike.loss", run.guard.spike.loss},
                                    {"guard.spike.grad_norm", run.guard.spike.grad_norm}}) {
     if (limit > 0) refuse(key, "0", number_text(limit), "cannot take back weights that are updated");
   }
-  if (run.comm.zero > 0) refuse("comm.zero", "0", std::to_string(run.comm.zero), "is for one process");
 }
 
 void check_distill(const RunConfig& run, Rules& rules) {

@@ -172,8 +172,7 @@ void AdamW::take_gradients_from(const std::vector<Tensor>& sums) {
 
 void AdamW::expect_each() {
   MOH_CHECK(!update_, "gradients come one by one from the first on");
-  MOH_CHECK(options_.clip_grad_norm == 0 && !shards_->divided(),
-            "updates of one parameter after the other clip nothing, and are of one process");
+  MOH_CHECK(options_.clip_grad_norm == 0, "updates of one parameter after the other clip nothing");
   std::vector<AdamWParameter> without_gradients;
   for (const Slot& slot : slots_) without_gradients.push_back(slot.tensors);
   make_update(without_gradients);
@@ -222,7 +221,8 @@ Tensor AdamW::update(const Tensor& losses) {
 
 void AdamW::update_one(std::size_t index, const Tensor& grad) {
   AdamWParameter parameter = slots_[index].tensors;
-  parameter.grad = grad;
+  if (parameter.value.numel() == 0) return;  // of other processes
+  parameter.grad = in_shape_of(slots_[index], grad);
   update_->update_one(index, parameter);
 }
 

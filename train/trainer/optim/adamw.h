@@ -73,10 +73,10 @@ class AdamW {
   /// From now on gradients come one by one, and have no addresses of their own on a GPU. Before anything that
   /// keeps gradients.
   void expect_each();
-  /// See AdamWUpdate.
+  /// See AdamWUpdate. `grad`: of this process's elements; finish_each() is a collective.
   void begin_each(const Tensor& losses) { update_->begin(losses); }
   void update_one(std::size_t index, const Tensor& grad);
-  Tensor finish_each() { return update_->finish(); }
+  Tensor finish_each() { return update_->finish(*shards_); }
 
   const AdamWOptions& options() const { return options_; }
   /// The elements that this process updates.

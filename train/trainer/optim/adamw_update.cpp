@@ -52,9 +52,10 @@ class HostAdamW final : public AdamWUpdate {
     if (step_is_finite_) adamw({&parameter, 1}, step(1.0));
   }
 
-  Tensor finish() override {
+  Tensor finish(const ParameterShards& shards) override {
     const std::vector<SquareSums> squares = std::exchange(squares_, {});
-    return tensor_of<double>({2}, {norm_of(squares), step_is_finite_ ? 1.0 : 0.0});
+    const double norm = shards.norm_of_all(norm_of(squares));
+    return tensor_of<double>({2}, {norm, step_is_finite_ && std::isfinite(norm) ? 1.0 : 0.0});
   }
 
  private:
@@ -95,7 +96,7 @@ class GpuAdamW final : public AdamWUpdate {
   void update_one(std::size_t index, const AdamWParameter& parameter) override {
     update_.update_one(index, parameter.grad);
   }
-  Tensor finish() override { return update_.finish(); }
+  Tensor finish(const ParameterShards& shards) override { return update_.finish(shards.squares_of_all()); }
 
  private:
   DeviceAdamW update_;

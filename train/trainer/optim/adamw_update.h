@@ -36,8 +36,9 @@ class AdamWUpdate {
   /// Updates parameter number `index`. If its gradient is not finite, neither this one nor those that follow
   /// are updated.
   virtual void update_one(std::size_t index, const AdamWParameter& parameter) = 0;
-  /// Ends the update, after update_one() for every parameter; the result is that of AdamW::update().
-  virtual Tensor finish() = 0;
+  /// Ends the update, after update_one() for every parameter of which this process has elements; the result
+  /// is that of AdamW::update(), of all elements of `shards`.
+  virtual Tensor finish(const ParameterShards& shards) = 0;
 };
 
 /// For parameters in host memory, or on a GPU. There the addresses of `parameters` are read and written by

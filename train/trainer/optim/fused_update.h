@@ -7,33 +7,44 @@
 
 namespace moh {
 
-/// AdamW within the backward pass: a hook updates each parameter as soon as its gradient is complete, and
-/// frees the gradient's memory at once (arXiv 2306.09782, LOMO, has the idea for SGD). The bits are those of
-/// an update after the backward pass. A step has one micro-batch and one process, and clips nothing, as the
-/// norm is known when all is over.
+/// AdamW within the backward pass: each parameter is updated as soon as its gradient is complete, whose
+/// memory is free then (arXiv 2306.09782, LOMO, has the idea for SGD). Of several processes, each updates its
+/// own elements when their gradients have been summed. The bits are those of an update after the backward
+/// pass. A step has one micro-batch in each process, and clips nothing, as the norm is known when all is
+/// over.
+///
+/// A gradient is complete when all ops that read the parameter have been differentiated, recomputed ones
+/// among them: nothing of the pass reads the value any more.
 class FusedUpdate {
  public:
-  /// Hooks the optimiser's parameters, before anything else keeps their gradients; it must outlive this
-  /// object.
+  /// The optimiser's gradients come one by one from now on. Before anything else keeps them; it must outlive
+  /// this object.
   explicit FusedUpdate(AdamW& optimizer);
   ~FusedUpdate();
   FusedUpdate(const FusedUpdate&) = delete;
   FusedUpdate& operator=(const FusedUpdate&) = delete;
 
-  /// Before the step's backward pass, which changes nothing if the sum of `losses` (float64 [n]) is not
-  /// finite, or above its limit. A gradient that is not finite is found when other parameters have their new
-  /// values: neither this parameter nor those after it get one, and finish() says that there was no update.
+  /// In one process, whose gradients nobody sums: from now on backward passes update parameters and free
+  /// their gradients.
+  void hook_parameters();
+
+  /// Before the step's backward pass, which changes nothing if the sum of `losses` (float64 [n], those of all
+  /// processes) is not finite, or above its limit. A gradient that is not finite is found when other
+  /// parameters have their new values: this process updates neither this parameter nor those after it, and
+  /// finish() says in all processes that there was no update.
   void begin(const Tensor& losses);
-  /// After it: updates the parameters that it has not reached, with zeros for gradients. The result is that
-  /// of AdamW::update().
+  /// Updates trained parameter number `index`, or the elements of it that are this process's, by their
+  /// gradient: [count], or its shape.
+  void update(std::size_t index, const Tensor& grad);
+  /// After the pass. Parameters that it has not reached are updated with zeros for gradients, by whoever sums
+  /// them, or here. The result is that of AdamW::update(), and a collective like it.
   Tensor finish();
 
  private:
-  void update_one(std::size_t index, const Tensor& grad);
-
   AdamW& optimizer_;
   std::vector<Variable> parameters_;
   std::vector<bool> updated_;  // in this step
+  bool hooked_ = false;
 };
 
 }  // namespace moh

@@ -198,11 +198,18 @@ Tensor ParameterShards::own_part(std::size_t index, const Tensor& whole) const {
 std::vector<Tensor> ParameterShards::own_parts(std::span<const Tensor> of_buckets) const {
   std::vector<Tensor> parts(items_.size());
   for (std::size_t b = 0; b < buckets_.size(); ++b) {
-    std::int64_t begin = 0;
-    for (const std::size_t i : buckets_[b].items) {
-      parts[i] = of_buckets[b].slice(begin, begin + own_[i].count());
-      begin += own_[i].count();
-    }
+    std::vector<Tensor> of_items = own_parts(b, of_buckets[b]);
+    for (std::size_t k = 0; k < of_items.size(); ++k) parts[buckets_[b].items[k]] = std::move(of_items[k]);
+  }
+  return parts;
+}
+
+std::vector<Tensor> ParameterShards::own_parts(std::size_t bucket, const Tensor& part) const {
+  std::vector<Tensor> parts;
+  std::int64_t begin = 0;
+  for (const std::size_t i : buckets_[bucket].items) {
+    parts.push_back(part.slice(begin, begin + own_[i].count()));
+    begin += own_[i].count();
   }
   return parts;
 }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <memory>
 
 #include "core/function_ref.h"
@@ -13,6 +14,7 @@ namespace moh {
 ///
 ///     prepare_loads()                     if passes that count loads come first
 ///     before_pass(), run_pass(pass)       around each pass; is_first is that of the first backward pass
+///     expect_update(bucket)               within a pass, for an update there
 ///     after_passes()
 ///     after_update()
 ///
@@ -27,6 +29,9 @@ class ParameterValues {
   virtual void prepare_loads() = 0;
   virtual void before_pass() = 0;
   virtual void run_pass(bool is_first, FunctionRef<void()> pass) = 0;
+  /// Before this process's elements of a bucket of the optimiser's shards are updated within a pass, which
+  /// reads none of its parameters any more.
+  virtual void expect_update(std::size_t /*bucket*/) {}
   virtual void after_passes() = 0;
   virtual void after_update() = 0;
   /// Makes all values current: until the next step they are read outside of passes, in the same order in all

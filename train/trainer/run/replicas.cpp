@@ -16,8 +16,13 @@ namespace moh {
 
 namespace {
 
-/// The process of a run of one, which has all parameters, gradients and numbers.
-class OneProcess : public Replicas {
+/// Null without optim.fused_update. It takes the values that parameters have now.
+std::unique_ptr<FusedUpdate> make_fused_update(AdamW& optimizer) {
+  return optimizer.options().fused_update ? std::make_unique<FusedUpdate>(optimizer) : nullptr;
+}
+
+/// A process that meets no others, and has all numbers.
+class Alone : public Replicas {
  public:
   StepPart part() const override { return {}; }
   double waited_seconds() const override { return 0; }
@@ -34,12 +39,25 @@ class OneProcess : public Replicas {
   std::unique_ptr<WeightsScope> take_average(const Model& model, const WeightAverage& average) override {
     return std::make_unique<WeightsScope>(model.parameters(), average.state());
   }
+  Tensor rows_of_all(const Tensor& own) override { return own.reshape({1, own.numel()}); }
+  void sum(const Tensor&) override {}
+};
+
+/// The process of a run of one, which has all parameters and gradients.
+class OneProcess final : public Alone {
+ public:
+  explicit OneProcess(AdamW& optimizer) : fused_(make_fused_update(optimizer)) {
+    if (fused_) fused_->hook_parameters();
+  }
+
   bool sums_gradients() const override { return false; }
   void begin_gradients() override {}
   void expect_backward(bool) override {}
   void finish_backward(bool) override {}
-  Tensor rows_of_all(const Tensor& own) override { return own.reshape({1, own.numel()}); }
-  void sum(const Tensor&) override {}
+  FusedUpdate* fused_update() override { return fused_.get(); }
+
+ private:
+  std::unique_ptr<FusedUpdate> fused_;
 };
 
 std::vector<Variable> leaves_of(const Model& model) {
@@ -48,9 +66,23 @@ std::vector<Variable> leaves_of(const Model& model) {
   return leaves;
 }
 
+/// Sums that `fused` updates parameters by. `values`: null where they are whole, and nothing has to be said.
+std::unique_ptr<GradientSums> make_fused_sums(const AdamW& optimizer, DType wire, Communicator& processes,
+                                              FusedUpdate& fused, ParameterValues* values) {
+  const std::shared_ptr<const ParameterShards> shards = optimizer.shards();
+  const auto update = [&fused, values, shards](std::size_t bucket, std::span<const Tensor> own) {
+    if (values != nullptr) values->expect_update(bucket);
+    const std::vector<std::size_t>& items = shards->buckets()[bucket].items;
+    for (std::size_t k = 0; k < items.size(); ++k) fused.update(items[k], own[k]);
+  };
+  return std::make_unique<ShardedGradients>(processes, shards, optimizer.trained(), wire, update);
+}
+
 std::unique_ptr<GradientSums> make_gradient_sums(const Model& model, AdamW& optimizer, const CommConfig& comm,
-                                                 Communicator& processes) {
+                                                 Communicator& processes, FusedUpdate* fused,
+                                                 ParameterValues* values) {
   const DType wire = dtype_of(comm.gradients);
+  if (fused != nullptr) return make_fused_sums(optimizer, wire, processes, *fused, values);
   if (comm.zero < 2) {
     return std::make_unique<GradientBuckets>(
         processes, leaves_of(model),
@@ -72,11 +104,14 @@ std::shared_ptr<ParameterValues> parameter_values(const AdamW& optimizer, const 
 
 /// One of several processes in a dry run of its share alone: it takes the memory of its sums and values, and
 /// adds nothing up.
-class DryShare final : public OneProcess {
+class DryShare final : public Alone {
  public:
   DryShare(const Model& model, AdamW& optimizer, const RunConfig& config, Communicator& processes,
            const std::shared_ptr<ShardedParameters>& sharded)
-      : gradients_(make_gradient_sums(model, optimizer, config.comm, processes)), parameters_(sharded) {}
+      : parameters_(sharded),
+        fused_(make_fused_update(optimizer)),
+        gradients_(
+            make_gradient_sums(model, optimizer, config.comm, processes, fused_.get(), parameters_.get())) {}
 
   void before_pass() override {
     if (parameters_) parameters_->before_pass();
@@ -92,16 +127,18 @@ class DryShare final : public OneProcess {
   }
   std::unique_ptr<WeightsScope> take_average(const Model& model, const WeightAverage& average) override {
     if (parameters_) return parameters_->take_average(model, average);
-    return OneProcess::take_average(model, average);
+    return Alone::take_average(model, average);
   }
   bool sums_gradients() const override { return true; }
   void begin_gradients() override { gradients_->begin_step(); }
   void expect_backward(bool is_last) override { gradients_->expect_pass(is_last); }
   void finish_backward(bool is_last) override { gradients_->finish_pass(is_last); }
+  FusedUpdate* fused_update() override { return fused_.get(); }
 
  private:
-  std::unique_ptr<GradientSums> gradients_;
   std::shared_ptr<ShardedParameters> parameters_;  // null where they are whole
+  std::unique_ptr<FusedUpdate> fused_;
+  std::unique_ptr<GradientSums> gradients_;
 };
 
 /// The part that host and device replicas have in common.
@@ -111,7 +148,9 @@ class SeveralProcesses : public Replicas {
                    const std::shared_ptr<ShardedParameters>& sharded)
       : processes_(processes),
         parameters_(parameter_values(optimizer, config, sharded)),
-        gradients_(make_gradient_sums(model, optimizer, config.comm, processes)) {}
+        fused_(make_fused_update(optimizer)),
+        gradients_(
+            make_gradient_sums(model, optimizer, config.comm, processes, fused_.get(), parameters_.get())) {}
 
   StepPart part() const override { return {processes_.rank(), processes_.size()}; }
   double waited_seconds() const override { return processes_.waited_seconds(); }
@@ -139,12 +178,14 @@ class SeveralProcesses : public Replicas {
   void begin_gradients() override { gradients_->begin_step(); }
   void expect_backward(bool is_last) override { gradients_->expect_pass(is_last); }
   void finish_backward(bool is_last) override { gradients_->finish_pass(is_last); }
+  FusedUpdate* fused_update() override { return fused_.get(); }
 
  protected:
   Communicator& processes_;
 
  private:
   std::shared_ptr<ParameterValues> parameters_;
+  std::unique_ptr<FusedUpdate> fused_;
   std::unique_ptr<GradientSums> gradients_;
 };
 
@@ -209,7 +250,7 @@ AdamW make_optimizer(const Model& model, const RunConfig& config, Communicator& 
 std::unique_ptr<Replicas> make_replicas(const Model& model, AdamW& optimizer, const RunConfig& config,
                                         Communicator& processes,
                                         const std::shared_ptr<ShardedParameters>& sharded) {
-  if (processes.alone()) return std::make_unique<OneProcess>();
+  if (processes.alone()) return std::make_unique<OneProcess>(optimizer);
   if (dry_run()) return std::make_unique<DryShare>(model, optimizer, config, processes, sharded);
   MOH_CHECK(config.train.accumulate % processes.size() == 0,
             "processes share the micro-batches of a step evenly");

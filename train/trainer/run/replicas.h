@@ -7,6 +7,7 @@
 #include "core/tensor.h"
 #include "train/comm/communicator.h"
 #include "train/trainer/optim/adamw.h"
+#include "train/trainer/optim/fused_update.h"
 #include "train/trainer/optim/weight_average.h"
 #include "train/trainer/task/task.h"
 
@@ -23,14 +24,16 @@ struct RunConfig;
 ///     prepare_loads()                          if passes that count loads come first (BalanceScope::kGlobal)
 ///     before_pass(), run_pass()                around each pass, the ones that count loads included
 ///     begin_gradients()                        before the first pass with a backward pass
+///     rows_of_all()                            before the backward pass, with a fused_update()
 ///     expect_backward(), finish_backward()     around each backward pass
 ///     after_passes()
-///     rows_of_all(), after_update()
+///     rows_of_all()                            otherwise
+///     after_update()
 ///     compare_calls()
 ///
 /// CUDA graphs capture the passes with run_pass(), expect_backward() and finish_backward(), and
-/// rows_of_all() with the update: a replay makes the same collectives without these calls. Everything else is
-/// called in each step.
+/// rows_of_all() with them or the update: a replay makes the same collectives without these calls. Everything
+/// else is called in each step.
 class Replicas {
  public:
   virtual ~Replicas() = default;
@@ -72,6 +75,8 @@ class Replicas {
   virtual void begin_gradients() = 0;
   virtual void expect_backward(bool is_last) = 0;
   virtual void finish_backward(bool is_last) = 0;
+  /// The update within the backward pass; null without optim.fused_update.
+  virtual FusedUpdate* fused_update() = 0;
 
   // Numbers.
 
@@ -97,7 +102,7 @@ AdamW make_optimizer(const Model& model, const RunConfig& config, Communicator& 
 /// the whole of a `config` that is its share. `sharded` has the parameters of which each process keeps a
 /// part; null where all have all. The arguments must outlive the result. Gradients of the model are summed
 /// from now on, if there are several processes (GradientBuckets, or ShardedGradients, of which the optimiser
-/// takes them).
+/// takes them), and with optim.fused_update they update parameters.
 std::unique_ptr<Replicas> make_replicas(const Model& model, AdamW& optimizer, const RunConfig& config,
                                         Communicator& processes,
                                         const std::shared_ptr<ShardedParameters>& sharded);

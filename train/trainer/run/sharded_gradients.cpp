@@ -24,8 +24,9 @@ struct ShardedGradients::Block {
 
   Tensor memory;  // [elements]
   State state = State::kFree;
+  std::size_t bucket = 0;              // whose reduction is under way
+  Tensor gradients;                    // of that, in the memory
   Communicator::Pending pending = {};  // of main memory
-  Tensor own, sum;                     // of the reduction under way: `own` is still to be added to `sum`
   void* reduced = nullptr;             // a GPU's event after it
 
   explicit Block(Tensor of) : memory(std::move(of)) {
@@ -40,13 +41,18 @@ struct ShardedGradients::Block {
 
 ShardedGradients::ShardedGradients(std::shared_ptr<const ParameterShards> shards,
                                    const std::vector<Variable>& leaves, DType wire)
-    : shards_(std::move(shards)), processes_(shards_->processes()), wire_(wire) {
+    : ShardedGradients(shards->processes(), shards, leaves, wire, {}) {}
+
+ShardedGradients::ShardedGradients(Communicator& processes, std::shared_ptr<const ParameterShards> shards,
+                                   const std::vector<Variable>& leaves, DType wire, Summed summed)
+    : shards_(std::move(shards)), processes_(processes), wire_(wire), summed_(std::move(summed)) {
   if (!leaves.empty()) device_ = leaves.front().device();
   std::vector<std::vector<Variable>> of_buckets;
   for (const Bucket& layout : shards_->buckets()) {
     const std::size_t bucket = buckets_.size();
     const DType dtype = leaves[layout.items.front()].grad_dtype();
-    buckets_.push_back({layout.elements, lasting_zeros(layout.elements / processes_.size(), dtype, device_)});
+    buckets_.push_back({layout.elements, dtype, {}});
+    if (!summed_) buckets_.back().sum = lasting_zeros(layout.elements / processes_.size(), dtype, device_);
     of_buckets.emplace_back();
     for (std::size_t i = 0; i < layout.items.size(); ++i) {
       Variable leaf = leaves[layout.items[i]];
@@ -67,6 +73,7 @@ ShardedGradients::~ShardedGradients() {
 }
 
 std::vector<Tensor> ShardedGradients::sums() const {
+  MOH_CHECK(!summed_, "sums that are handed on are not kept");
   std::vector<Tensor> of_buckets;
   for (const Filled& bucket : buckets_) of_buckets.push_back(bucket.sum);
   return shards_->own_parts(of_buckets);
@@ -84,13 +91,14 @@ void ShardedGradients::begin_step() {
 }
 
 void ShardedGradients::expect_pass(bool) {
+  MOH_CHECK(!summed_ || !adds_, "sums that are handed on are those of one pass");
   order_->begin();
 }
 
 /// Where the gradient of a leaf begins, at element `begin` of its bucket.
 Tensor ShardedGradients::place(std::size_t bucket, std::int64_t begin, const Shape& shape) {
   Filled& filled = buckets_[bucket];
-  if (filled.block == nullptr) filled.block = &take(filled.elements, filled.sum.dtype());
+  if (filled.block == nullptr) filled.block = &take(filled.elements, filled.dtype);
   return filled.block->memory.slice(begin, begin + shape.numel()).reshape(shape);
 }
 
@@ -113,8 +121,7 @@ ShardedGradients::Block& ShardedGradients::take(std::int64_t elements, DType dty
 ShardedGradients::Block& ShardedGradients::add_block(std::int64_t elements, DType dtype) {
   const std::int64_t most = elements + elements / 4;
   for (const Filled& bucket : buckets_) {
-    if (bucket.sum.dtype() == dtype && bucket.elements <= most)
-      elements = std::max(elements, bucket.elements);
+    if (bucket.dtype == dtype && bucket.elements <= most) elements = std::max(elements, bucket.elements);
   }
   blocks_.push_back(std::make_unique<Block>(lasting_zeros(elements, dtype, device_)));
   return *blocks_.back();
@@ -129,41 +136,66 @@ void ShardedGradients::start(std::size_t bucket) {
   Filled& filled = buckets_[bucket];
   Block& block = *std::exchange(filled.block, nullptr);
   for (Variable& leaf : order_->leaves(bucket)) leaf.zero_grad();
-  const Tensor rows = rows_of(block.memory.slice(0, filled.elements), processes_.size());
   block.state = Block::State::kUnderWay;
+  block.bucket = bucket;
+  block.gradients = block.memory.slice(0, filled.elements);
   while (under_way_.size() >= kUnderWay) end_oldest();
   under_way_.push_back(&block);
-  if (dry_run()) return;
-  if (device_ != kCpu) return start_on_device(block, rows, filled.sum);
-  const Tensor own = rows.select(processes_.rank());
-  if (adds_) {
-    block.own = own;
-    block.sum = filled.sum;
-  }
-  block.pending =
-      processes_.start_reduce_scatter(rows, adds_ ? own : filled.sum, ReduceOp::kSum, wire_of(rows, wire_));
+  if (!dry_run()) device_ == kCpu ? start_on_host(block) : start_on_device(block);
 }
 
-void ShardedGradients::start_on_device(Block& block, const Tensor& rows, const Tensor& sum) {
+void ShardedGradients::start_on_host(Block& block) {
+  const DType wire = wire_of(block.gradients, wire_);
+  if (!shards_->divided()) {
+    block.pending = processes_.start_all_reduce(block.gradients, ReduceOp::kSum, wire);
+    return;
+  }
+  const Tensor rows = rows_of(block.gradients, processes_.size());
+  block.pending = processes_.start_reduce_scatter(rows, place_of_sum(block), ReduceOp::kSum, wire);
+}
+
+void ShardedGradients::start_on_device(const Block& block) {
   using cuda::Queue;
-  const Tensor own = rows.select(processes_.rank());
-  processes_.on_device().reduce_scatter(rows, adds_ ? own : sum, ReduceOp::kSum, wire_of(rows, wire_));
+  const DType wire = wire_of(block.gradients, wire_);
+  DeviceCollectives& devices = processes_.on_device();
+  if (shards_->divided()) {
+    const Tensor rows = rows_of(block.gradients, processes_.size());
+    devices.reduce_scatter(rows, place_of_sum(block), ReduceOp::kSum, wire);
+  } else {
+    devices.all_reduce(block.gradients, ReduceOp::kSum, wire);
+  }
   if (adds_) {
     const cuda::QueueScope queue(Queue::kCommunication);
-    sum.add(own);
+    buckets_[block.bucket].sum.add(own_of(block));
   }
   cuda::record_event(block.reduced, Queue::kCommunication);
+}
+
+/// This process's elements of the gradients.
+Tensor ShardedGradients::own_of(const Block& block) const {
+  if (!shards_->divided()) return block.gradients;
+  return rows_of(block.gradients, processes_.size()).select(processes_.rank());
+}
+
+/// Where a reduce-scatter leaves them: in the block, if they are added to others, or handed on.
+Tensor ShardedGradients::place_of_sum(const Block& block) const {
+  return adds_ || summed_ ? own_of(block) : buckets_[block.bucket].sum;
 }
 
 /// The block whose reduction is the oldest is free: on a GPU, for subsequent work of the compute queue.
 void ShardedGradients::end_oldest() {
   Block& block = *under_way_.front();
   under_way_.pop_front();
+  if (!dry_run()) wait_for(block);
+  if (summed_) summed_(block.bucket, shards_->own_parts(block.bucket, own_of(block)));
+  block.gradients = {};
   block.state = Block::State::kFree;
-  if (dry_run()) return;
+}
+
+void ShardedGradients::wait_for(Block& block) {
   if (device_ != kCpu) return cuda::wait_for(cuda::Queue::kCompute, block.reduced);
   processes_.finish(block.pending);
-  if (block.own.defined()) std::exchange(block.sum, {}).add(std::exchange(block.own, {}));
+  if (adds_) buckets_[block.bucket].sum.add(own_of(block));
 }
 
 void ShardedGradients::finish_pass(bool) {

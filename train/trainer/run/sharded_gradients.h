@@ -3,8 +3,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "autograd/variable.h"
@@ -21,15 +23,26 @@ namespace moh {
 /// bucket's reduction: a few buckets at a time, in blocks that one bucket after the other uses. Two
 /// reductions are under way at a time: the pass, or on a GPU its compute queue, waits for the one before
 /// them.
+///
+/// In place of being kept, the sums of a bucket may be handed on when its reduction has ended, for an update
+/// within the pass (FusedUpdate): then no sums last, at any stage of ZeRO.
 class ShardedGradients final : public GradientSums {
  public:
+  /// Gets this process's elements of a bucket's sums, [count] for each of its items, which lie in a block
+  /// that another bucket has next: on a GPU, after what the compute queue has got until this returns.
+  using Summed = std::function<void(std::size_t bucket, std::span<const Tensor> own)>;
+
   /// `leaves[i]` is item number i of `shards`, which are divided; `wire` as GradientBuckets has it. From now
   /// on the leaves have their gradients in blocks.
   ShardedGradients(std::shared_ptr<const ParameterShards> shards, const std::vector<Variable>& leaves,
                    DType wire);
+  /// Hands the sums on, in the same order in all processes. A step has one pass. `shards` may be undivided:
+  /// then each of `processes` gets the sums of all elements.
+  ShardedGradients(Communicator& processes, std::shared_ptr<const ParameterShards> shards,
+                   const std::vector<Variable>& leaves, DType wire, Summed summed);
   ~ShardedGradients() override;
 
-  /// This process's elements of the sums, [count] for each leaf, where they stay.
+  /// This process's elements of the sums, [count] for each leaf, where they stay. None if they are handed on.
   std::vector<Tensor> sums() const;
   /// Bytes of the blocks, at most so far.
   std::size_t block_bytes() const;
@@ -42,7 +55,8 @@ class ShardedGradients final : public GradientSums {
   struct Block;
   struct Filled {
     std::int64_t elements = 0;
-    Tensor sum;              // [elements / N]
+    DType dtype = DType::kFloat32;
+    Tensor sum;              // [elements / N], unless it is handed on
     Block* block = nullptr;  // of the gradients that a pass makes
   };
 
@@ -51,12 +65,17 @@ class ShardedGradients final : public GradientSums {
   Block& add_block(std::int64_t elements, DType dtype);
   void start(std::size_t begin, std::size_t end);
   void start(std::size_t bucket);
-  void start_on_device(Block& block, const Tensor& rows, const Tensor& sum);
+  void start_on_host(Block& block);
+  void start_on_device(const Block& block);
+  Tensor own_of(const Block& block) const;
+  Tensor place_of_sum(const Block& block) const;
   void end_oldest();
+  void wait_for(Block& block);
 
   std::shared_ptr<const ParameterShards> shards_;
   Communicator& processes_;
   DType wire_;
+  Summed summed_;
   Device device_ = kCpu;
   std::vector<Filled> buckets_;
   std::vector<std::unique_ptr<Block>> blocks_;

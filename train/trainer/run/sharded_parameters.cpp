@@ -134,6 +134,7 @@ void ShardedParameters::gather_pinned() const {
 void ShardedParameters::start(std::size_t bucket) {
   const MemoryPurposeScope purpose(MemoryPurpose::kParameter);
   Gathered& gathered = buckets_[bucket];
+  MOH_CHECK(!gathered.updated, "a pass reads no parameter after its update");
   for (Block& block : gathered.blocks) {
     block.fresh = empty(block.values.shape(), block.values.dtype(), block.values.device());
     const Tensor elements = block.fresh.reshape({block.fresh.numel()});
@@ -185,7 +186,7 @@ void ShardedParameters::predict(std::size_t bucket) {
   order_.push_back(bucket);
   if (!as_expected_ || order_.size() == expected_order_.size()) return;
   const std::size_t next = expected_order_[order_.size()];
-  if (buckets_[next].state == Gathered::State::kReleased) start(next);
+  if (buckets_[next].state == Gathered::State::kReleased && !buckets_[next].updated) start(next);
 }
 
 void ShardedParameters::release(std::size_t bucket) {
@@ -241,6 +242,7 @@ void ShardedParameters::run_pass(bool, FunctionRef<void()> pass) {
   pass();
   release_read();
   in_pass_ = false;
+  for (Gathered& bucket : buckets_) bucket.updated = false;
   const bool is_longer = order_.size() >= expected_order_.size();
   if (is_longer || !std::ranges::equal(order_, std::span(expected_order_).first(order_.size())))
     expected_order_ = order_;

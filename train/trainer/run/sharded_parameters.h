@@ -53,6 +53,7 @@ class ShardedParameters final : public ParameterValues {
   void prepare_loads() override {}
   void before_pass() override;
   void run_pass(bool is_first, FunctionRef<void()> pass) override;
+  void expect_update(std::size_t bucket) override { buckets_[bucket].updated = true; }
   void after_passes() override {}
   void after_update() override {}
   void complete() override { gather_pinned(); }
@@ -72,6 +73,7 @@ class ShardedParameters final : public ParameterValues {
     State state = State::kReleased;
     bool written = true;                // false: no value has been written yet
     std::function<void()> finish = {};  // of what is under way
+    bool updated = false;               // in this pass
   };
 
   void make_buckets();

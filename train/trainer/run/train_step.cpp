@@ -88,6 +88,7 @@ TrainStep::TrainStep(Task& task, AdamW& optimizer, const RunConfig& config, Comm
       optimizer_(optimizer),
       config_(config),
       replicas_(make_replicas(task.model(), optimizer, config, processes, sharded)),
+      fused_(replicas_->fused_update()),
       part_(replicas_->part()),
       own_micro_batches_(config.train.accumulate / part_.processes),
       biases_(task.model()),
@@ -97,10 +98,7 @@ TrainStep::TrainStep(Task& task, AdamW& optimizer, const RunConfig& config, Comm
   if (config.cuda_graph) graphs_.emplace();
   const MohConfig* const moh = config.family ? config.family->moh() : nullptr;
   if (moh != nullptr && counts_loads_first(*moh, config.train.accumulate)) loads_.emplace();
-  if (optimizer.options().fused_update) {
-    MOH_CHECK(config.train.accumulate == 1, "a fused update has one micro-batch");
-    fused_.emplace(optimizer);
-  }
+  MOH_CHECK(fused_ == nullptr || own_micro_batches_ == 1, "a fused update has one micro-batch");
   optimizer.keep_gradients();  // after make_replicas(), which may have them in buckets
 }
 
@@ -238,15 +236,20 @@ void TrainStep::forward_backward(std::int64_t micro_batch, const MicroBatch& bat
   if (micro_batch == 0) optimizer_.zero_grad();
   MicroBatchLoss loss = forward(batch, generator);
   pass_failpoint(loss);
-  if (fused_) {
-    before_update_();
-    fused_->begin(loss.task_loss.to(DType::kFloat64).reshape({1}));
-  }
+  if (fused_ != nullptr) begin_fused_update(loss);
   const bool is_last = micro_batch + 1 == own_micro_batches_;
   replicas_->expect_backward(is_last);
   loss.total.backward();
-  keep(loss);
+  if (fused_ == nullptr) keep(loss);
   replicas_->finish_backward(is_last);
+}
+
+/// What the step has computed so far is all that the update of its first parameter depends on.
+void TrainStep::begin_fused_update(const MicroBatchLoss& loss) {
+  keep(loss);
+  all_ = losses_and_numbers_of_all();
+  before_update_();
+  fused_->begin(all_.slice(0, config_.train.accumulate));
 }
 
 /// Puts the numbers of the micro-batch, whose number is in device memory, beside those of the others.
@@ -281,7 +284,7 @@ Tensor TrainStep::losses_and_numbers_of_all() {
 }
 
 Tensor TrainStep::update_parameters(const Tensor& losses) {
-  if (fused_) return fused_->finish();
+  if (fused_ != nullptr) return fused_->finish();
   before_update_();
   return optimizer_.update(losses);
 }
@@ -296,7 +299,7 @@ void TrainStep::update_biases(const Tensor& all, const Tensor& go) const {
 /// The end of a step: what follows from all its gradients and losses.
 void TrainStep::update() {
   const ProfilePhaseScope phase(ProfilePhase::kOptimizer);
-  const Tensor all = losses_and_numbers_of_all();
+  const Tensor all = fused_ != nullptr ? std::exchange(all_, {}) : losses_and_numbers_of_all();
   const Tensor outcome = update_parameters(all.slice(0, config_.train.accumulate));
   if (average_) average_->update(outcome.slice(1, 2));
   update_biases(all, outcome.slice(1, 2));

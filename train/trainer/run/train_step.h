@@ -13,7 +13,6 @@
 #include "train/comm/collective_memory.h"
 #include "train/trainer/config/run_config.h"
 #include "train/trainer/optim/adamw.h"
-#include "train/trainer/optim/fused_update.h"
 #include "train/trainer/optim/weight_average.h"
 #include "train/trainer/run/balance_biases.h"
 #include "train/trainer/run/replicas.h"
@@ -51,7 +50,8 @@ struct StepReport {
 /// Biases of the selection (MohConfig::balance_bias) follow the update, from the loads that all micro-batches
 /// of all processes report (BalanceBiases).
 ///
-/// With config.optim.adamw.fused_update parameters are updated within the backward pass (FusedUpdate).
+/// With config.optim.adamw.fused_update parameters are updated within the backward pass (FusedUpdate), if the
+/// losses are finite, which every process gets from all before that pass.
 ///
 /// With config.cuda_graph the stages of a step are captured as CUDA graphs (StepGraphs) once kRehearsals
 /// steps of its size have run, and replayed from then on; steps of other sizes, traced ones (StepTrace), and
@@ -106,7 +106,7 @@ class TrainStep {
   /// does not compute any more.
   void release_graphs() noexcept;
   /// Whether parameters are updated within the backward pass.
-  bool is_fused() const { return fused_.has_value(); }
+  bool is_fused() const { return fused_ != nullptr; }
 
  private:
   /// A micro-batch where its pass reads it, and the random numbers of the pass.
@@ -132,6 +132,7 @@ class TrainStep {
   bool count_loads(TrainingStep& data, FunctionRef<bool()> stop, std::int64_t step, double& data_seconds);
   Loaded load(TrainingStep& data, std::int64_t step, std::int64_t micro_batch, double& data_seconds);
   void forward_backward(std::int64_t micro_batch, const MicroBatch& batch, Generator generator);
+  void begin_fused_update(const MicroBatchLoss& loss);
   void keep(const MicroBatchLoss& loss);
   Tensor losses_and_numbers_of_all();
   Tensor update_parameters(const Tensor& losses);
@@ -142,8 +143,8 @@ class TrainStep {
   AdamW& optimizer_;
   std::optional<WeightAverage> average_;
   const RunConfig& config_;
-  std::optional<FusedUpdate> fused_;  // with optim.adamw.fused_update
   std::unique_ptr<Replicas> replicas_;
+  FusedUpdate* fused_;  // with optim.adamw.fused_update
   StepPart part_;
   std::int64_t own_micro_batches_;
   std::optional<StepLoads> loads_;  // counts_loads_first()
@@ -155,6 +156,7 @@ class TrainStep {
   Tensor micro_batch_;
   Tensor own_;  // float64: the losses of this process's micro-batches, and the task's numbers
   CollectiveMemory own_memory_;  // of several processes, which gather them
+  Tensor all_;                   // losses_and_numbers_of_all(), where a fused update has asked for them
   Tensor numbers_;  // float64: the update's outcome, the losses of all micro-batches, the task's numbers
   std::shared_ptr<const NumberLayout> layout_;  // of the task's numbers, in the steps that are now begun
   std::optional<StepGraphs> graphs_;            // with config.cuda_graph

@@ -3,69 +3,18 @@
 #include <limits>
 #include <optional>
 
-#include "core/allocator.h"
 #include "core/error.h"
 #include "ops/elementwise/add.h"
 #include "ops/elementwise/scale.h"
 #include "tests/support/image_runs.h"
-#include "tests/support/language_runs.h"
 #include "tests/support/same_bits.h"
-#include "train/apps/plan/dry_step.h"
-#include "train/families/families.h"
+#include "tests/train/trainer/run/fused_steps.h"
 #include "train/trainer/optim/fused_update.h"
-#include "train/trainer/run/train_step.h"
 
 using namespace moh;
 using namespace moh::test;
 
 namespace {
-
-RunConfig fusible(RunConfig config) {
-  config.optim.adamw.clip_grad_norm = 0;
-  config.train.accumulate = 1;
-  return config;
-}
-
-RunConfig routed(RouterKey router) {
-  RunConfig config = fusible(small_language_run());
-  model_of(config).moh.router = router;
-  model_of(config).moh.num_shared = 1;
-  model_of(config).moh.top_k = 1;
-  model_of(config).dropout = 0.1;
-  return config;
-}
-
-struct Steps {
-  std::vector<double> numbers;  // loss and norm of each step
-  std::vector<Tensor> state;    // weights, moments, master copies, average
-  std::int64_t peak_gradients = 0;
-};
-
-Steps four_steps(RunConfig config, bool fused) {
-  config.optim.adamw.fused_update = fused;
-  const std::unique_ptr<Task> task = synthetic_tasks(families().of(config))(config);
-  AdamW optimizer(task->model(), config.optim.adamw);
-  TrainStep step(*task, optimizer, config);
-  task->seek(0, {});
-  CpuAllocator::instance().reset_peaks();
-  const auto gradients = [] { return CpuAllocator::instance().stats().of(MemoryPurpose::kGradient); };
-  const std::int64_t before = gradients().current_bytes;
-  Steps steps;
-  for (int i = 0; i < 4; ++i) {
-    step.begin(i, 0.01 / (1 + i));
-    const StepReport report = step.finish();
-    CHECK_FALSE(report.skipped);
-    steps.numbers.insert(steps.numbers.end(), {report.loss, report.gradient_norm});
-  }
-  steps.peak_gradients = gradients().peak_bytes - before;
-  for (const NamedParameter& p : task->model().parameters())
-    steps.state.push_back(p.variable.value().clone());
-  for (const NamedTensor& entry : optimizer.state()) steps.state.push_back(entry.tensor.clone());
-  if (step.average() != nullptr) {
-    for (const NamedTensor& entry : step.average()->state()) steps.state.push_back(entry.tensor.clone());
-  }
-  return steps;
-}
 
 /// `share`: of the memory of all gradients, the most that one takes when the update is fused.
 void check_same(const RunConfig& config, double share = 1) {
@@ -100,6 +49,15 @@ TEST_CASE("fused update: weights that are used twice, recomputed layers, bfloat1
   check_same(config);
 }
 
+TEST_CASE("fused update: weights that the backward pass reads once more") {
+  for (const RecomputeLevel level :
+       {RecomputeLevel::kNorms, RecomputeLevel::kMlp, RecomputeLevel::kAttention}) {
+    RunConfig config = routed(routers::kLearned);
+    model_of(config).recompute = level;
+    check_same(config, 0.3);
+  }
+}
+
 TEST_CASE("fused update: frozen parameters, and rates of their own") {
   RunConfig config = routed(routers::kLearned);
   config.optim.adamw.groups = {{.match = {"*norm*"}, .learning_rate_scale = 0.5},
@@ -127,7 +85,7 @@ TEST_CASE("fused update: a parameter that the backward pass does not reach is up
     AdamW optimizer({{"a", a}, {"unreached", unreached}}, {.clip_grad_norm = 0},
                     [](const NamedParameter&) { return true; });
     std::optional<FusedUpdate> fused;
-    if (is_fused) fused.emplace(optimizer);
+    if (is_fused) fused.emplace(optimizer).hook_parameters();
     for (int i = 0; i < 2; ++i) {
       optimizer.zero_grad();
       optimizer.set_learning_rate(0.1);
@@ -151,6 +109,7 @@ TEST_CASE("fused update: a loss that is not finite, or above the limit, changes 
     Variable a = leaf(1);
     AdamW optimizer({{"a", a}}, no_clipping);
     FusedUpdate fused(optimizer);
+    fused.hook_parameters();
     optimizer.set_learning_rate(0.1);
     optimizer.set_limits({.loss = 10});
     fused.begin(full({1}, loss, DType::kFloat64));
@@ -167,6 +126,7 @@ TEST_CASE("fused update: after a gradient that is not finite no parameter is upd
   Variable first = leaf(1), broken = leaf(1), last = leaf(1);
   AdamW optimizer({{"last", last}, {"broken", broken}, {"first", first}}, no_clipping);
   FusedUpdate fused(optimizer);
+  fused.hook_parameters();
   optimizer.set_learning_rate(0.1);
   fused.begin(zeros({1}, DType::kFloat64));
   // The backward pass goes from the op made last to the first.
@@ -184,7 +144,7 @@ TEST_CASE("fused update: after a gradient that is not finite no parameter is upd
 TEST_CASE("fused update: its hooks go with it") {
   Variable a = leaf(1);
   AdamW optimizer({{"a", a}}, no_clipping);
-  { const FusedUpdate fused(optimizer); }
+  { FusedUpdate(optimizer).hook_parameters(); }
   scale(a, 2).backward(full({2}, 1.0, DType::kFloat32));
   CHECK(a.grad().span<float>()[0] == 2.0F);
 }
@@ -193,6 +153,7 @@ TEST_CASE("fused update: a second backward pass in a step is a mistake") {
   Variable a = leaf(1);
   AdamW optimizer({{"a", a}}, no_clipping);
   FusedUpdate fused(optimizer);
+  fused.hook_parameters();
   fused.begin(zeros({1}, DType::kFloat64));
   const Tensor one = full({2}, 1.0, DType::kFloat32);
   scale(a, 2).backward(one);

@@ -82,6 +82,38 @@ TEST_CASE("sharded gradients: those of one pass have the bits of whole gradients
   });
 }
 
+TEST_CASE("sharded gradients: sums that are handed on, bucket by bucket, divided or not") {
+  const bool divided = GENERATE(false, true);
+  test::require_success(2, [&](Communicator& comm) {
+    std::vector<Variable> leaves;
+    for (int i = 0; i < 20; ++i) leaves.push_back(parameter_of_ones());
+    const auto shards = shards_of(leaves, 1, divided ? comm : one_process());
+    std::vector<std::size_t> handed_on;
+    ShardedGradients gradients(comm, shards, leaves, DType::kFloat32,
+                               [&](std::size_t bucket, std::span<const Tensor> own) {
+                                 const std::size_t i = shards->buckets()[bucket].items.front();
+                                 handed_on.push_back(i);
+                                 if (own.size() != 1 || own[0].numel() != shards->own(i).count())
+                                   throw ValueError("this process's elements");
+                                 require_all(own[0], i == 7 ? 0 : static_cast<float>(3 * (i + 1)));
+                               });
+    for (int step = 0; step < 2; ++step) {
+      handed_on.clear();
+      gradients.begin_step();
+      Variable y = scale(leaves[0], comm.rank() + 1);
+      for (std::size_t i = 1; i < leaves.size(); ++i) {
+        const auto factor = static_cast<double>(i + 1) * (comm.rank() + 1);
+        if (i != 7) y = add(y, scale(leaves[i], factor));  // which the pass does not reach
+      }
+      run_pass(gradients, true, y);
+      if (handed_on.size() != 20 || handed_on.front() != 19 || handed_on.back() != 0)
+        throw ValueError("each once, in the order of the buckets");
+    }
+    // Those behind the one that is not reached wait for the end of the pass.
+    if (gradients.block_bytes() > 11 * 1024 * sizeof(float)) throw ValueError("blocks");
+  });
+}
+
 TEST_CASE("sharded gradients: whole ones take the memory of a few buckets, however many there are") {
   test::require_success(2, [&](Communicator& comm) {
     std::vector<Variable> leaves;

@@ -96,6 +96,26 @@ TEST_CASE("sharded parameters: a pass reads the values that all processes keep, 
   });
 }
 
+TEST_CASE("sharded parameters: what a pass has updated it may keep, but not gather again") {
+  const std::vector<std::string> errors = test::run_processes(2, [&](Communicator& comm) {
+    const Parameters parameters(comm);
+    ShardedParameters values(parameters.shards, parameters.leaves);
+    parameters.fill(values);
+    for (int step = 0; step < 2; ++step) {
+      values.before_pass();
+      values.run_pass(true, [&] {
+        static_cast<void>(sum_of(parameters.leaves));
+        values.expect_update(0);  // of the last leaf, which is still there
+        require_all(scale(parameters.leaves.back(), 1).value(), static_cast<float>(kLeaves));
+        values.expect_update(kLeaves - 1);
+        if (step == 1) static_cast<void>(scale(parameters.leaves.front(), 1));
+      });
+    }
+  });
+  for (const std::string& error : errors)
+    CHECK_THAT(error, Catch::Contains("a pass reads no parameter after its update"));
+}
+
 TEST_CASE(
     "sharded parameters: backward passes gather once more what they read, in the same order in each step") {
   test::require_success(2, [&](Communicator& comm) {
