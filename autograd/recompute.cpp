@@ -122,12 +122,16 @@ std::vector<Variable> recompute(const Segment& segment, const std::vector<Variab
 
 void recompute_when_read(const Variable& y, std::function<Variable()> again) {
   if (!grad_enabled() || !y.requires_grad()) return;
-  y.value().release_until_read([again = std::move(again)] {
+  recompute_saved(y.value(), [again = std::move(again)] { return again().value(); });
+  read_in_dry_backward(y.value());
+}
+
+void recompute_saved(const Tensor& saved, std::function<Tensor()> again) {
+  saved.release_until_read([again = std::move(again)] {
     const NoGrad no_grad;
     const SecondRunScope second_run;
-    return again().value();
+    return again();
   });
-  read_in_dry_backward(y.value());
 }
 
 bool recomputing() {

@@ -25,7 +25,12 @@ std::vector<Variable> recompute(const Segment& segment, const std::vector<Variab
 /// follows.
 void recompute_when_read(const Variable& y, std::function<Variable()> again);
 
-/// Whether this thread is inside the second run of a recomputed segment.
+/// Frees `saved`, which an op keeps for its backward pass alone, until that reads it: then it is what `again`
+/// returns, the same bits, without recording. recomputing() is true while `again` runs.
+void recompute_saved(const Tensor& saved, std::function<Tensor()> again);
+
+/// Whether this thread computes again what it has computed before: in the second run of a recomputed segment,
+/// or for a value that was freed until it is read.
 bool recomputing();
 
 /// Whether a backward pass will follow: ops are recorded, or this is the first run of what a second one

@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include "autograd/recompute.h"
 #include "ops/linalg/linear_parameters.h"
 #include "ops/linalg/matmul_gelu.h"
 
@@ -47,8 +48,8 @@ Variable gelu_mlp(const Variable& x, const Variable& w1, const Variable& b1, con
   }
   const Tensor hidden = h.defined() ? h : g;
   if (recompute_hidden && grad_enabled()) {
-    hidden.release_until_read(
-        [=, has_h = h.defined(), like = hidden.shape(), dtype = x.dtype(), device = x.device()] {
+    recompute_saved(
+        hidden, [=, has_h = h.defined(), like = hidden.shape(), dtype = x.dtype(), device = x.device()] {
           const Tensor again_g = empty(like, dtype, device), again_h = has_h ? empty_like(again_g) : Tensor();
           compute_hidden(again_g, again_h);
           return has_h ? again_h : again_g;

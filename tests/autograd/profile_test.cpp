@@ -11,6 +11,7 @@
 #include "ops/activation/silu.h"
 #include "ops/attention/attention.h"
 #include "ops/conv/conv2d.h"
+#include "ops/linalg/gelu_mlp.h"
 #include "ops/linalg/linear.h"
 
 using namespace moh;
@@ -140,6 +141,19 @@ TEST_CASE("profile: model FLOPs are those of all ops, but for what is computed a
   CHECK(step([&] { return linear(x, w); }) == std::pair(3 * product, 3 * product));
   const auto segment = [&](const std::vector<Variable>& in) { return std::vector{linear(in[0], w)}; };
   CHECK(step([&] { return recompute(segment, {x})[0]; }) == std::pair(3 * product, 4 * product));
+  const auto read_again = [&] {
+    const Variable y = linear(x, w), z = silu(y);
+    recompute_when_read(y, [&] { return linear(x, w); });
+    return z;
+  };
+  CHECK(step(read_again) == std::pair(3 * product, 4 * product));
+  const Variable up(full({6, 4}, 0.5, DType::kFloat32), true), down(full({5, 6}, 0.5, DType::kFloat32), true);
+  const auto mlp = [&](bool recompute_hidden) {
+    return step([&] { return gelu_mlp(x, up, {}, down, {}, GeluForm::kTanh, recompute_hidden); });
+  };
+  const double first = 2 * 3 * 6 * 4, second = 2 * 3 * 5 * 6;
+  CHECK(mlp(false) == std::pair(3 * first + 3 * second, 3 * first + 3 * second));
+  CHECK(mlp(true) == std::pair(3 * first + 3 * second, 4 * first + 3 * second));
 }
 
 TEST_CASE("profile: attention and depthwise convolutions report their operations") {
