@@ -91,7 +91,7 @@ LayerOutput DitBlock::forward(const Variable& x, const Variable& of_samples,
   LayerOutput attention = attn_.forward(attended, context, condition);
   const Variable y = gate_residual(x, attention.y, rows, kAttentionGate), of_mlp = normed(y, kMlpShift);
   const Variable mlp = gelu_mlp(of_mlp, fc1_.weight(), fc1_.bias(), fc2_.weight(), fc2_.bias(),
-                                GeluForm::kTanh, recompute_ == RecomputeLevel::kMlp);
+                                GeluForm::kTanh, recomputes_mlp(recompute_));
   if (recomputes_norms(recompute_)) {
     const auto again = [rows = rows.detach()](const Variable& of, std::int64_t first) {
       return [=] { return layer_norm_modulate(of, rows, first, kNormEps); };

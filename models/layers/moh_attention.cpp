@@ -60,7 +60,7 @@ LayerOutput MohAttention::forward(const Variable& x, const ForwardContext& conte
   const Variable out = scaled_heads(output_gate_(x, heads), context.head_scales_of(layer_));
   if (context.observer != nullptr) show(*context.observer, x, qkv, out, chosen);
   LayerOutput output{from_heads(proj_, out, chosen), {}};
-  if (recompute_ == RecomputeLevel::kAttention) {
+  if (recomputes_attention(recompute_)) {
     const ConstantChoice constant(chosen);
     recompute_when_read(qkv,
                         [=, this, x = x.detach()] { return to_heads(qkv_, x, head_dim_, constant.get()); });

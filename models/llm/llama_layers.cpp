@@ -176,7 +176,7 @@ LayerOutput LlamaAttention::forward(const Variable& x, const RopeTable& table,
   if (context.observer != nullptr)
     show(context, x, p, has_heads(p) ? out.value() : heads_in_slots(p.q, p.k, p.v, *choice, causal));
   LayerOutput output{projected(x, out, p, context.equal_rows), {}};
-  if (recompute_ == RecomputeLevel::kAttention && !has_routed_keys(p)) {
+  if (recomputes_attention(recompute_) && !has_routed_keys(p)) {
     const auto again = [this, p = p.detached(), causal] { return attended(p, causal); };
     if (p.qkv.defined()) {
       recompute_when_read(p.qkv, [this, x = x.detach(), table, starts = positions_from(context)] {
@@ -291,8 +291,7 @@ Variable LlamaMlp::operator()(const Variable& x) const {
   const auto first_of = [this](const Variable& in) { return apply_packed({&gate_proj_, &up_proj_}, in); };
   const Variable gate_up = first_of(x), inner = swiglu(gate_up);
   Variable y = down_proj_(inner);
-  if (recompute_ == RecomputeLevel::kMlp)
-    recompute_when_read(gate_up, [=, x = x.detach()] { return first_of(x); });
+  if (recomputes_mlp(recompute_)) recompute_when_read(gate_up, [=, x = x.detach()] { return first_of(x); });
   if (recomputes_norms(recompute_))
     recompute_when_read(inner, [gate_up = gate_up.detach()] { return swiglu(gate_up); });
   return y;

@@ -77,7 +77,7 @@ LayerOutput TranslationAttention::forward(const Variable& x, const Variable& mem
   const Variable out = scaled_heads(output_gate_(x, heads), context.head_scales_of(layer_));
   if (context.observer != nullptr) show(*context.observer, x, p, out, mask, memory.defined());
   LayerOutput output{projected(out, p), {}};
-  if (recompute_ == RecomputeLevel::kAttention) {
+  if (recomputes_attention(recompute_)) {
     const ConstantChoice constant(p.chosen());
     recompute_when_read(heads, [=, q = p.q.detach(), k = p.k.detach(), v = p.v.detach()] {
       return moh::attend(q, k, v, constant.get(), options);

@@ -44,7 +44,7 @@ Variable FeedForward::operator()(const Variable& x, const ForwardContext& contex
                  hidden = activated(first, activation_);
   const Variable branch = fc2_(dropped(hidden, dropout_, context));
   final_layer_norm_.recompute_input(input, x);
-  if (recompute_ == RecomputeLevel::kMlp)
+  if (recomputes_mlp(recompute_))
     recompute_when_read(first, [this, input = input.detach()] { return fc1_(input); });
   const bool drops = context.training && dropout_ > 0;  // then the backward pass reads what is left of it
   if (recomputes_norms(recompute_) && !drops) {

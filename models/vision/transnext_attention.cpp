@@ -123,7 +123,7 @@ Variable TransNextAttention::queries_of(const Variable& x, const HeadChoice* cho
 
 void TransNextAttention::recompute(const Variable& x, const StageGrid& grid, const Operands& in,
                                    const Variable& heads, const HeadChoice* choice) const {
-  if (options_.recompute != RecomputeLevel::kAttention) return;
+  if (!recomputes_attention(options_.recompute)) return;
   const ConstantChoice constant(choice);
   const auto value_of = [](const Variable& v) { return v.defined() ? v.detach() : v; };
   const Variable input = x.detach();

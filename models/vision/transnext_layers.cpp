@@ -46,7 +46,7 @@ Variable ConvGlu::operator()(const Variable& x, const GridSize& grid) const {
   };
   const Variable h = reshape(fc1_(x), {x.dim(0), grid.height, grid.width, -1}), y = gated(h);
   Variable out = fc2_(reshape(y, {x.dim(0), x.dim(1), -1}));
-  if (recompute_ == RecomputeLevel::kMlp) {
+  if (recomputes_mlp(recompute_)) {
     recompute_when_read(h, [this, x = x.detach(), shape = h.shape()] { return reshape(fc1_(x), shape); });
   }
   if (recomputes_norms(recompute_)) recompute_when_read(y, [gated, h = h.detach()] { return gated(h); });

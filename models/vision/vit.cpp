@@ -79,7 +79,7 @@ LayerOutput VitBlock::forward(const Variable& x, const ForwardContext& context) 
   norm1_.recompute(recompute_, attended, x);
   const Variable y = add_branch(x, attention.y, drop_path_, context), normed = norm2_(y);
   const Variable mlp = gelu_mlp(normed, mlp_.fc1.weight(), mlp_.fc1.bias(), mlp_.fc2.weight(),
-                                mlp_.fc2.bias(), GeluForm::kExact, recompute_ == RecomputeLevel::kMlp);
+                                mlp_.fc2.bias(), GeluForm::kExact, recomputes_mlp(recompute_));
   norm2_.recompute(recompute_, normed, y);
   return {add_branch(y, mlp, drop_path_, context), std::move(attention.routing), {}};
 }

@@ -131,11 +131,12 @@ class Determinism(support.MohTest):
     def test_recomputing_layers_changes_nothing(self):
         for router in (DENSE, {}, QUERY_NORM):
             with self.subTest(router=router):
-                for level in ("none", "norms", "mlp", "attention", "layer"):
-                    self.train({**self.settings, **router}, "--overwrite", f"output.dir={level}",
+                for level in ("none", "norms", "mlp", "attention", "[mlp, attention]", "layer"):
+                    folder = level.strip("[]").replace(", ", "_")
+                    self.train({**self.settings, **router}, "--overwrite", f"output.dir={folder}",
                                f"model.recompute={level}")
                     # The history holds the routers' loads: counted twice they would differ.
-                    self.assert_same_runs("none", level)
+                    self.assert_same_runs("none", folder)
 
     def test_stopping_and_resuming_at_every_step_changes_nothing(self):
         self.train({"checkpoint.every": 1, "model.dropout": 0.1}, "output.dir=whole")

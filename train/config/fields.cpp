@@ -151,6 +151,7 @@ std::string expected_element_text(const Field& field) {
   if (std::holds_alternative<std::vector<std::filesystem::path>*>(field.target)) return "a path";
   if (std::holds_alternative<std::vector<std::string>*>(field.target)) return "a text";
   if (std::holds_alternative<StructList>(field.target)) return "a map";
+  if (const auto* choice = std::get_if<Choice>(&field.target)) return one_of({.names = choice->parts});
   if (std::holds_alternative<std::vector<DataSource>*>(field.target)) return "a source {name, path, weight}";
   const bool real = std::holds_alternative<std::array<double, 2>*>(field.target) ||
                     std::holds_alternative<std::array<double, 3>*>(field.target);

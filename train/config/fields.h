@@ -89,6 +89,10 @@ struct Choice {
   std::span<const NameAlias> aliases;
   std::function<std::string()> get;
   std::function<void(std::size_t)> set;  ///< to the name of that index
+  /// Names that a list may have, each of them once; empty where a list is refused. `names` has what lists
+  /// mean, as "[a, b]" where it has no name of its own.
+  std::vector<std::string> parts = {};
+  std::function<void(const std::vector<std::size_t>&)> set_parts = {};  ///< to the list of these `parts`
 };
 
 /// A member of an enum type, by name. The enum needs a function `std::span<const std::string_view>

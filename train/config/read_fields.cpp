@@ -95,12 +95,23 @@ Reading<std::size_t> read_name(const Value& value, const Choice& choice) {
   const auto alias = std::ranges::find(choice.aliases, value.text, &NameAlias::alias);
   const std::string text = alias == choice.aliases.end() ? value.text : std::string(alias->name);
   const auto name = std::ranges::find(choice.names, text);
+  if (name != choice.names.end() && text.starts_with('[')) return unquote(value);  // else it is no scalar
   if (name != choice.names.end()) return static_cast<std::size_t>(name - choice.names.begin());
   constexpr std::array<std::string_view, 5> kHalves = {"float16", "fp16", "f16", "half", "16-mixed"};
   if (std::ranges::count(choice.names, "bfloat16") > 0 && std::ranges::count(kHalves, value.text) > 0)
     return Mismatch{"", "float16 is not supported; use bfloat16"};
   const std::string nearest = nearest_name(value.text, choice.names);
   return Mismatch{"", nearest.empty() ? "" : "did you mean " + nearest + "?"};
+}
+
+/// The index of one of `choice.parts`, unless it is among those that the list has `before`.
+Reading<std::size_t> read_part(const Value& value, const Choice& choice,
+                               const std::vector<std::size_t>& before) {
+  Reading<std::size_t> reading = read_name(value, {.names = choice.parts});
+  const auto* part = std::get_if<std::size_t>(&reading);
+  if (part != nullptr && std::ranges::count(before, *part) > 0)
+    return Mismatch{found_text(value) + " a second time", "name it once"};
+  return reading;
 }
 
 /// Reads the fields of a map whose key is `base`.
@@ -135,6 +146,7 @@ class ValueReader {
   }
 
   bool operator()(const Choice& choice) {
+    if (is_list(value_) && !choice.parts.empty()) return parts(choice);
     std::size_t index = 0;
     const bool read = scalar(read_name(value_, choice), index);
     if (read) choice.set(index);
@@ -254,6 +266,22 @@ class ValueReader {
     if (const Mismatch* mismatch = std::get_if<Mismatch>(&reading)) return refuse(*mismatch);
     target = std::get<T>(std::move(reading));
     return true;
+  }
+
+  /// Reads a list of parts of a choice.
+  bool parts(const Choice& choice) {
+    if (value_.items.empty()) return refuse({"an empty list", ""});
+    std::vector<std::size_t> read;
+    for (std::size_t i = 0; i < value_.items.size(); ++i) {
+      const Value& item = value_.items[i];
+      ValueReader element(field_, item, key_ + "[" + std::to_string(i) + "]", given_, problems_,
+                          /*is_element=*/true);
+      std::size_t part = 0;
+      if (element.scalar(read_part(item, choice, read), part)) read.push_back(part);
+    }
+    const bool all_read = read.size() == value_.items.size();
+    if (all_read) choice.set_parts(read);
+    return all_read;
   }
 
   /// Reads every element, also after an error, so that all errors are reported.

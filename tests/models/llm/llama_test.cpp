@@ -240,6 +240,7 @@ TEST_CASE("models: the more is recomputed, the fewer activations a pass of LLaMA
                                                      {RecomputeLevel::kNorms, 2 * kD + 3 * kD + kD + 2 * kF},
                                                      {RecomputeLevel::kMlp, 2 * kD + 3 * kD + kD},
                                                      {RecomputeLevel::kAttention, 2 * kD + 2 * kF},
+                                                     {RecomputeLevel::kMlpAndAttention, 2 * kD},
                                                      {RecomputeLevel::kLayer, kD}};
   for (const RecomputeLevel level : kRecomputeLevels) {
     INFO(static_cast<int>(level));

@@ -34,7 +34,7 @@ inline constexpr std::tuple kEnumNames{
     EnumNames<Precision>{{"float32", "bfloat16"}},
     EnumNames<AttentionBackend>{{"auto", "native", "cudnn"}},
     EnumNames<RopeScalingKind>{{"none", "linear", "llama3", "yarn", "dynamic"}},
-    EnumNames<RecomputeLevel>{{"none", "norms", "mlp", "attention", "layer"}},
+    EnumNames<RecomputeLevel>{{"none", "norms", "mlp", "attention", "[mlp, attention]", "layer"}},
     EnumNames<RoutedRows>{{"queries", "queries_keys_values"}},
     EnumNames<HeadPositions>{{"sequence", "head"}},
     EnumNames<AttentionGate>{{"none", "head", "element"}},

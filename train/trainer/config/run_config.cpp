@@ -459,20 +459,6 @@ Section describe(MohConfig& c) {
   return s;
 }
 
-void add_recompute(RecomputeLevel& level, Section& model) {
-  model
-      .field("recompute", level,
-             "Activations that the backward pass recomputes instead of keeping them in memory: `none`; "
-             "outputs of "
-             "`norms` and of the MLP's activation, which takes no product of matrices; with them the first "
-             "products "
-             "of the `mlp`, or queries, keys, values and heads of `attention`; or all inside of each `layer` "
-             "(activation checkpointing). All give the same bits.")
-      .differs_freely()
-      .of_training()
-      .optional_with_weights();
-}
-
 void add_attention_gate(AttentionGate& gate, Section& model) {
   model
       .field("attention_gate", gate,
