@@ -20,6 +20,7 @@ class Plan(support.MohTest):
                 "data.sequence_length": 128}
         for settings in (DENSE, {}, {"model.recompute": "layer", "model.kv_heads": 2, "precision": "bfloat16"},
                          {"model.recompute": "norms"}, {"model.recompute": "mlp"},
+                         {"model.recompute": ["mlp", "attention"]},
                          {"model.recompute": "attention", **DENSE, "precision": "bfloat16"}):
             with self.subTest(settings=settings):
                 plan = self.plan({**size, **settings})

@@ -2,6 +2,7 @@
 
 #include <spdlog/fmt/ostr.h>
 
+#include <algorithm>
 #include <array>
 #include <nlohmann/json.hpp>
 #include <ostream>
@@ -95,14 +96,15 @@ void write_model(std::ostream& out, const TrainingPlan& plan) {
 }
 
 void write_memory(std::ostream& out, const TrainingPlan& plan) {
+  const auto title = [&](const MemoryChoice& choice) {
+    return std::string(name_of(choice.recompute)) + (&choice == &plan.configured() ? " *" : "");
+  };
   /// Writes a row with a column for each setting of model.recompute.
   const auto row = [&](const std::string& name, const auto& cell) {
     fmt::print(out, "  {:<18}", name);
-    for (const MemoryChoice& choice : plan.memory) fmt::print(out, "{:>16}", cell(choice));
+    for (const MemoryChoice& choice : plan.memory)
+      fmt::print(out, "{:>{}}", cell(choice), std::max<std::size_t>(12, title(choice).size() + 2));
     out << '\n';
-  };
-  const auto title = [&](const MemoryChoice& choice) {
-    return std::string(name_of(choice.recompute)) + (&choice == &plan.configured() ? " *" : "");
   };
   out << "\nmemory of each " << device_word(plan) << " at its peak (* as configured)\n";
   if (plan.memory.size() > 1) row("model.recompute", title);
@@ -139,11 +141,14 @@ void write_verdict(std::ostream& out, const TrainingPlan& plan) {
     out << "train.batch_size: " << choice.largest_batch << (plan.options.gpus > 1 ? " on each" : "");
   }
   out << '\n';
-  if (plan.memory.back().largest_batch > 0) return;
-  out << "smallest possible (model.recompute: layer, train.batch_size: 1):";
-  const auto& [first, second] = plan.least;
-  fmt::print(out, " {} {}, {} {}\n", name_of(first.first), format_bytes(first.second), name_of(second.first),
-             format_bytes(second.second));
+  if (std::ranges::any_of(plan.memory, [](const MemoryChoice& c) { return c.largest_batch > 0; })) return;
+  out << "smallest possible, with train.batch_size: 1:";
+  for (const LeastMemory& least : plan.least) {
+    const bool last = &least == &plan.least.back();
+    fmt::print(out, " {} {}", name_of(least.precision), format_bytes(least.bytes));
+    if (plan.memory.size() > 1) fmt::print(out, " (model.recompute: {})", name_of(least.recompute));
+    out << (last ? '\n' : ',');
+  }
 }
 
 void write_disk(std::ostream& out, const TrainingPlan& plan) {
@@ -255,8 +260,8 @@ void write_json_line(std::ostream& out, const TrainingPlan& plan, const std::str
   for (const MemoryChoice& choice : plan.memory) {
     object["recompute"][std::string(name_of(choice.recompute))] = memory_json(plan, choice);
   }
-  for (const auto& [precision, bytes] : plan.least)
-    object["least_bytes"][std::string(name_of(precision))] = bytes;
+  for (const LeastMemory& least : plan.least)
+    object["least_bytes"][std::string(name_of(least.precision))] = least.bytes;
   const DiskPlan disk = plan.disk();
   object["checkpoint_bytes"] = disk.bytes;
   object["checkpoints"] = disk.most;

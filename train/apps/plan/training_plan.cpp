@@ -5,6 +5,7 @@
 #include <cmath>
 #include <limits>
 #include <set>
+#include <span>
 #include <string>
 #include <utility>
 
@@ -61,6 +62,12 @@ RunConfig share_of_device(RunConfig config, std::int64_t gpus) {
 RunConfig with_recompute(RunConfig config, RecomputeLevel level) {
   if (RecomputeLevel* recompute = config.family->recompute()) *recompute = level;
   return config;
+}
+
+/// The settings of model.recompute that the family supports.
+std::span<const RecomputeLevel> levels_of(RunConfig& config) {
+  const std::span all(kRecomputeLevels);
+  return config.family->recompute() == nullptr ? all.first(1) : all;
 }
 
 constexpr std::int64_t kTooMuch = std::numeric_limits<std::int64_t>::max();
@@ -148,6 +155,17 @@ std::string faster_arithmetic(const std::string& gpu, DType dtype, bool tf32) {
          (tf32 ? "has " : "") + rate(DType::kBFloat16, false);
 }
 
+/// Of settings that take as much, the first, which computes least again.
+void find_least(LeastMemory& least, RunConfig& run, const MakeTask& make_task, std::int64_t gpus) {
+  for (const RecomputeLevel level : levels_of(run)) {
+    const std::int64_t bytes = needed_bytes(with_recompute(run, level), 1, make_task, gpus);
+    if (bytes < least.bytes) {
+      least.bytes = bytes;
+      least.recompute = level;
+    }
+  }
+}
+
 TrainingPlan plan_of(const RunConfig& config, const PlanOptions& options, const MakeTask& make_task) {
   TrainingPlan plan{.config = config, .options = options};
   RunConfig one = config;
@@ -157,17 +175,15 @@ TrainingPlan plan_of(const RunConfig& config, const PlanOptions& options, const 
   const StepFlops flops = step_flops(one, plan.step, make_task);
   const auto items = static_cast<double>(plan.step.items);
   plan.flops_per_item = flops.times(1 / items);
-  for (const RecomputeLevel level : kRecomputeLevels) {
-    if (level != RecomputeLevel::kNone && one.family->recompute() == nullptr) continue;
+  for (const RecomputeLevel level : levels_of(one)) {
     const RunConfig run = with_recompute(config, level);
     plan.memory.push_back({level, plan_memory(run, make_task, options.gpus)});
     if (options.memory_bytes && options.largest_batches)
       plan.memory.back().largest_batch = largest_batch(run, *options.memory_bytes, make_task, options.gpus);
   }
-  RunConfig least = with_recompute(one, RecomputeLevel::kLayer);
-  for (auto& [precision, bytes] : plan.least) {
-    least.precision = precision;
-    bytes = needed_bytes(least, 1, make_task, options.gpus);
+  for (LeastMemory& least : plan.least) {
+    one.precision = least.precision;
+    find_least(least, one, make_task, options.gpus);
   }
   if (options.peak) plan.time = time_of(plan);
   return plan;
@@ -290,7 +306,8 @@ MemoryChoice choose_recompute(const RunConfig& config, std::int64_t gpus, std::i
   const TrainingPlan plan =
       plan_training(config, {.gpus = gpus, .memory_bytes = bytes, .largest_batches = false}, make_task);
   if (const MemoryChoice* const least = plan.least_recomputing()) return *least;
-  const MemoryChoice& smallest = plan.memory.back();
+  const MemoryChoice& smallest = *std::ranges::min_element(
+      plan.memory, {}, [](const MemoryChoice& choice) { return choice.memory.needed_bytes(); });
   throw ConfigError(error_message(
       "moh train", "--memory",
       format_bytes(smallest.memory.needed_bytes()) +

@@ -61,6 +61,15 @@ struct MemoryChoice {
   std::int64_t largest_batch = 0;  ///< train.batch_size that still fits in PlanOptions::memory_bytes; 0: none
 };
 
+/// Bytes that a device needs at least in a precision: with train.batch_size 1 and the model.recompute that
+/// takes least, which need not be kLayer: a layer that is computed again is there as a whole, which in models
+/// of few layers is more than what its parts keep.
+struct LeastMemory {
+  Precision precision = Precision::kFloat32;
+  RecomputeLevel recompute = RecomputeLevel::kNone;
+  std::int64_t bytes = std::numeric_limits<std::int64_t>::max();
+};
+
 /// Estimated speed and duration of training.
 struct TimePlan {
   double items_per_s = 0, step_seconds = 0;
@@ -84,9 +93,8 @@ struct TrainingPlan {
   StepFlops flops_per_item;  ///< forward and backward pass
   /// One for each RecomputeLevel, in their order, or for kNone alone where the family does not recompute.
   std::vector<MemoryChoice> memory;
-  /// Bytes that a device needs at least in each precision: with train.batch_size 1 and model.recompute layer.
-  std::array<std::pair<Precision, std::int64_t>, 2> least = {
-      {{Precision::kFloat32, 0}, {Precision::kBFloat16, 0}}};
+  std::array<LeastMemory, 2> least = {
+      {{.precision = Precision::kFloat32}, {.precision = Precision::kBFloat16}}};
   std::optional<TimePlan> time;
 
   /// Counts the best checkpoint if checkpoint.keep_best is set, and those of checkpoint.keep.

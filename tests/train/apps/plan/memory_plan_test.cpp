@@ -120,6 +120,8 @@ TEST_CASE("plan: memory with recomputed layers, grouped KV heads, tied embedding
   model_of(config).recompute = RecomputeLevel::kLayer;
   config.train.accumulate = 3;
   check_plan(config);
+  model_of(config).recompute = RecomputeLevel::kMlpAndAttention;
+  check_plan(config);
 }
 
 TEST_CASE("plan: memory of query-norm routing with all gradients, dropout, bfloat16 and recomputed layers") {
@@ -236,15 +238,19 @@ TEST_CASE("plan: memory of classifiers of images") {
   vit.precision = Precision::kBFloat16;
   vit.train.accumulate = 2;
   check_plan(vit);
+  images_of(vit).model.recompute = RecomputeLevel::kMlpAndAttention;
+  check_plan(vit);
 
   RunConfig transnext = small_image_run(ImageArchitecture::kTransNext);
   images_of(transnext).model.image_size = 48;
   images_of(transnext).model.transnext.experts = 2;
   transnext.train.batch_size = 6;
   check_plan(transnext);
-  images_of(transnext).model.recompute = RecomputeLevel::kLayer;
   transnext.train.accumulate = 3;
-  check_plan(transnext);
+  for (const RecomputeLevel level : {RecomputeLevel::kLayer, RecomputeLevel::kMlpAndAttention}) {
+    images_of(transnext).model.recompute = level;
+    check_plan(transnext);
+  }
 }
 
 TEST_CASE("plan: memory when layers route differently, and keys are cut into ranges") {
