@@ -38,8 +38,8 @@ struct Arguments {
   /// The fault of rank 1. "order": two buckets of different sizes are swapped; "swap": two of one size;
   /// "count": an element is missing; "abort": the communicator is used after its end. "none".
   std::string fault;
-  std::vector<std::string>
-      settings;  ///< "zero1", "zero2", "zero3", "unclipped", "fused", "bfloat16", "global"
+  /// "zero1", "zero2", "zero3", "unclipped", "fused", "bfloat16", "qk_norm", "global".
+  std::vector<std::string> settings;
   bool has(std::string_view setting) const { return std::ranges::find(settings, setting) != settings.end(); }
   std::int64_t zero() const { return has("zero3") ? 3 : has("zero2") ? 2 : has("zero1") ? 1 : 0; }
 };

@@ -18,7 +18,8 @@ namespace {
 
 /// Null without optim.fused_update. It takes the values that parameters have now.
 std::unique_ptr<FusedUpdate> make_fused_update(AdamW& optimizer) {
-  return optimizer.options().fused_update ? std::make_unique<FusedUpdate>(optimizer) : nullptr;
+  if (!optimizer.options().fused_update) return nullptr;
+  return std::make_unique<FusedUpdate>(optimizer);
 }
 
 /// A process that meets no others, and has all numbers.
@@ -69,7 +70,7 @@ std::vector<Variable> leaves_of(const Model& model) {
 /// Sums that `fused` updates parameters by. `values`: null where they are whole, and nothing has to be said.
 std::unique_ptr<GradientSums> make_fused_sums(const AdamW& optimizer, DType wire, Communicator& processes,
                                               FusedUpdate& fused, ParameterValues* values) {
-  const std::shared_ptr<const ParameterShards> shards = optimizer.shards();
+  const std::shared_ptr<const ParameterShards>& shards = optimizer.shards();
   const auto update = [&fused, values, shards](std::size_t bucket, std::span<const Tensor> own) {
     if (values != nullptr) values->expect_update(bucket);
     const std::vector<std::size_t>& items = shards->buckets()[bucket].items;

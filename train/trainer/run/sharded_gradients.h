@@ -42,7 +42,8 @@ class ShardedGradients final : public GradientSums {
                    const std::vector<Variable>& leaves, DType wire, Summed summed);
   ~ShardedGradients() override;
 
-  /// This process's elements of the sums, [count] for each leaf, where they stay. None if they are handed on.
+  /// This process's elements of the sums, [count] for each leaf, where they stay. Not of those that are
+  /// handed on.
   std::vector<Tensor> sums() const;
   /// Bytes of the blocks, at most so far.
   std::size_t block_bytes() const;

@@ -87,7 +87,7 @@ struct VectorTraining {
       replicas->finish_backward(true);
     });
     replicas->after_passes();
-    const Tensor outcome = fused != nullptr ? fused->finish() : optimizer->update(losses);
+    Tensor outcome = fused != nullptr ? fused->finish() : optimizer->update(losses);
     if (outcome.span<double>()[1] == 1.0) optimizer->count_update();
     replicas->after_update();
     return outcome;
@@ -166,8 +166,9 @@ TEST_CASE("fused update: a loss that is not finite in one process changes no wei
       config.train = per_rank_config(config, 2);
       const std::unique_ptr<Task> task = synthetic_tasks(families().of(config))(config);
       // At stage 3, where the other reads a half of these weights, the losses of both are not finite.
-      for (const NamedParameter& p : task->model().parameters())
+      for (const NamedParameter& p : task->model().parameters()) {
         if (processes.rank() == 1) p.variable.value().fill(NAN);
+      }
       const std::shared_ptr<ShardedParameters> sharded = shard_values(task->model(), config, processes);
       AdamW optimizer = make_optimizer(task->model(), config, processes, sharded.get());
       TrainStep step(*task, optimizer, config, processes, sharded);
