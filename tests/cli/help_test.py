@@ -8,7 +8,7 @@ import shlex
 import support
 
 COMMANDS = ("train", "eval", "analyze", "generate", "translate", "predict", "sample", "serve", "config", "plan", "data tokenize", "data info", "checkpoint info",
-            "convert", "bench attention", "bench module", "bench step", "bench ops", "bench decode", "bench sample")
+            "convert", "bench attention", "bench module", "bench step", "bench ops", "bench decode", "bench sample", "doctor")
 
 
 class Help(support.MohTest):
@@ -63,7 +63,7 @@ class Help(support.MohTest):
         cases = {
             (): "A subcommand is required",
             ("frobnicate",): "expected one of train, eval, analyze, generate, translate, predict, sample, serve, config, plan, data, checkpoint, "
-                             "convert, bench, found 'frobnicate'",
+                             "convert, bench, doctor, found 'frobnicate'",
             ("trian", "x.yaml"): "did you mean train?",
             ("train",): "error: moh train: config is required",
             ("train", "a.yaml", "--frob"): "error: moh train: --frob: unknown option; moh train --help explains it",

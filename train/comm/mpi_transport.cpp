@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <string>
 #include <vector>
 
 #include "core/error.h"
@@ -12,6 +13,15 @@
 namespace moh {
 
 namespace {
+
+/// "Open MPI v4.1.4", of a text that goes on with its builder and dates.
+std::string version_of(const MpiLibrary& mpi) {
+  char text[MPI_MAX_LIBRARY_VERSION_STRING];
+  int length = 0;
+  if (mpi.get_library_version(text, &length) != MPI_SUCCESS) return "Open MPI";
+  const std::string all(text, static_cast<std::size_t>(length));
+  return all.substr(0, all.find(','));
+}
 
 class MpiTransport final : public Transport {
  public:
@@ -30,14 +40,7 @@ class MpiTransport final : public Transport {
   int rank() const override { return rank_; }
   int size() const override { return size_; }
 
-  /// "Open MPI v4.1.4", of a text that goes on with its builder and dates.
-  std::string description() const override {
-    char text[MPI_MAX_LIBRARY_VERSION_STRING];
-    int length = 0;
-    if (mpi_.get_library_version(text, &length) != MPI_SUCCESS) return "Open MPI";
-    const std::string all(text, static_cast<std::size_t>(length));
-    return all.substr(0, all.find(','));
-  }
+  std::string description() const override { return version_of(mpi_); }
 
   void begin(std::span<const Outgoing> sends, std::span<const Incoming> receives) override {
     requests_.clear();
@@ -104,6 +107,10 @@ class MpiTransport final : public Transport {
 
 std::unique_ptr<Transport> connect_mpi() {
   return std::make_unique<MpiTransport>();
+}
+
+std::string mpi_version() {
+  return version_of(MpiLibrary());
 }
 
 }  // namespace moh

@@ -88,6 +88,7 @@ int run(int argc, char** argv, const Families& families, std::string_view commit
   add_checkpoint_commands(commands);
   add_convert(commands);
   add_bench(commands);
+  add_doctor(commands, [commit] { return version_text(commit); });
   require_finite_numbers(app);
   try {
     return parse_and_run(app, action, argc, argv, families);
