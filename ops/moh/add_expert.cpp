@@ -14,7 +14,7 @@ Variable add_expert(const Variable& sum, const Variable& output, const Variable&
   check.floating("gates", gates).rank("gates", gates, 2);
   check.shape("gates", gates, {rows.count, gates.dim(1)}, "rows of output");
   check.in_range("expert", static_cast<double>(expert), 0, static_cast<double>(gates.dim(1) - 1));
-  const ExpertRows shape{rows.count, rows.width, gates.dim(1)};
+  const AddedExpertRows shape{rows.count, rows.width, gates.dim(1)};
   const Tensor wide = gates.value().to(accumulate_dtype(output.dtype())), y = empty_like(output.value());
   run_kernel(kOp, y, [&]<class Backend, class T>() {
     AddExpertKernels<Backend, T>::forward(sum.defined() ? sum.value().data<T>() : nullptr,

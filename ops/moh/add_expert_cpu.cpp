@@ -5,7 +5,7 @@ namespace moh {
 
 template <class Backend, class T>
 void AddExpertKernels<Backend, T>::forward(const T* sum, const T* output, const Acc<T>* gates, T* y,
-                                           ExpertRows r) {
+                                           AddedExpertRows r) {
   using A = Acc<T>;
   parallel_for(r.count, row_grain(r.count, r.width), [=](std::int64_t begin, std::int64_t end) {
     for (std::int64_t n = begin; n < end; ++n) {
@@ -23,7 +23,7 @@ void AddExpertKernels<Backend, T>::forward(const T* sum, const T* output, const 
 
 template <class Backend, class T>
 void AddExpertKernels<Backend, T>::backward(const T* dy, const T* output, const Acc<T>* gates, T* doutput,
-                                            Acc<T>* dgates, ExpertRows r) {
+                                            Acc<T>* dgates, AddedExpertRows r) {
   using A = Acc<T>;
   parallel_for(r.count, row_grain(r.count, r.width), [=](std::int64_t begin, std::int64_t end) {
     for (std::int64_t n = begin; n < end; ++n) {

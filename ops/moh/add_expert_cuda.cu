@@ -69,7 +69,7 @@ void add_expert_gradient_kernel(AddExpertGradient<T> g) {
 
 template <class Backend, class T>
 void AddExpertKernels<Backend, T>::forward(const T* sum, const T* output, const Acc<T>* gates, T* y,
-                                           ExpertRows r) {
+                                           AddedExpertRows r) {
   const std::int64_t pieces = (r.width + Pack<T>::kCount - 1) / Pack<T>::kCount;
   cuda::launch_each("add_expert", r.count * pieces,
                     AddExpert<T>{rows_at(sum, r.width), rows_at(output, r.width), gates, rows_at(y, r.width),
@@ -78,7 +78,7 @@ void AddExpertKernels<Backend, T>::forward(const T* sum, const T* output, const 
 
 template <class Backend, class T>
 void AddExpertKernels<Backend, T>::backward(const T* dy, const T* output, const Acc<T>* gates, T* doutput,
-                                            Acc<T>* dgates, ExpertRows r) {
+                                            Acc<T>* dgates, AddedExpertRows r) {
   cuda::launch("add_expert_gradient", add_expert_gradient_kernel<T>,
                {.blocks_x = (r.count + kWarps - 1) / kWarps, .threads = kThreads},
                AddExpertGradient<T>{rows_at(dy, r.width), rows_at(output, r.width), gates,

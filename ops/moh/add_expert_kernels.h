@@ -8,7 +8,7 @@
 namespace moh {
 
 /// Rows of `width` elements; a gate every `stride` elements.
-struct ExpertRows {
+struct AddedExpertRows {
   std::int64_t count, width, stride;
 };
 
@@ -16,9 +16,9 @@ struct ExpertRows {
 template <class Backend, class T>
 struct AddExpertKernels {
   /// sum may be null.
-  static void forward(const T* sum, const T* output, const Acc<T>* gates, T* y, ExpertRows rows);
+  static void forward(const T* sum, const T* output, const Acc<T>* gates, T* y, AddedExpertRows rows);
   static void backward(const T* dy, const T* output, const Acc<T>* gates, T* doutput, Acc<T>* dgates,
-                       ExpertRows rows);
+                       AddedExpertRows rows);
 };
 
 }  // namespace moh

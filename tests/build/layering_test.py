@@ -27,6 +27,19 @@ def violations(path, text):
     return found
 
 
+def classes_of(header):
+    """The classes that a header defines, with their namespaces; not those of unnamed ones, of which each file has its own."""
+    found, scopes = [], []
+    for line in header.splitlines():
+        if namespace := re.match(r"(?:inline )?namespace ?([\w:]*) ?\{", line):
+            scopes.append(namespace.group(1))
+        elif line.startswith("}  // namespace"):
+            scopes.pop()
+        elif (defined := re.match(r"(?:struct|class) (\w+)(?: final)?(?: :.*)? ?\{", line)) and "" not in scopes:
+            found.append("::".join([*scopes, defined.group(1)]))
+    return found
+
+
 class SourceScan(unittest.TestCase):
     def test_no_file_includes_what_is_not_below_it(self):
         files = [path for layer in LAYERS for path in sources(layer)]
@@ -47,6 +60,15 @@ class SourceScan(unittest.TestCase):
             if header.exists() and (first is None or first.group(2) != str(header.relative_to(SOURCE_DIR))):
                 found.append(str(path.relative_to(SOURCE_DIR)))
         self.assertEqual(found, [])
+
+    def test_no_two_classes_have_one_name(self):
+        # The linker would keep the functions of one of them, and both would be destroyed by these.
+        named = {}
+        for path in (path for layer in LAYERS for path in sources(layer) if path.suffix == ".h"):
+            for name in classes_of(path.read_text()):
+                named.setdefault(name, set()).add(str(path.relative_to(SOURCE_DIR)))
+        self.assertGreater(len(named), 500)
+        self.assertEqual({name: files for name, files in named.items() if len(files) > 1}, {})
 
     def test_every_file_of_train_is_in_a_room(self):
         strays = [path for path in (SOURCE_DIR / "train").rglob("*") if path.suffix in (".h", ".cpp")

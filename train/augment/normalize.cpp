@@ -13,16 +13,16 @@ constexpr int kErasingTries = 10;
 
 }  // namespace
 
-Normalizer::Normalizer(const ChannelStatistics& statistics) {
+ChannelNormalizer::ChannelNormalizer(const ChannelStatistics& statistics) {
   for (std::size_t c = 0; c < 3; ++c) {
     const auto mean = static_cast<float>(statistics.mean[c]), std = static_cast<float>(statistics.std[c]);
     for (std::size_t v = 0; v < 256; ++v) tables_[c][v] = (static_cast<float>(v) / 255.0F - mean) / std;
   }
 }
 
-void Normalizer::operator()(const Picture& picture, std::span<float> to) const {
+void ChannelNormalizer::operator()(const Picture& picture, std::span<float> to) const {
   const auto bytes = picture.bytes();
-  MOH_CHECK(to.size() == bytes.size(), "Normalizer: the result has another size than the picture");
+  MOH_CHECK(to.size() == bytes.size(), "ChannelNormalizer: the result has another size than the picture");
   for (std::size_t i = 0; i < bytes.size(); i += 3) {
     to[i] = tables_[0][bytes[i]];
     to[i + 1] = tables_[1][bytes[i + 1]];

@@ -18,9 +18,9 @@ struct ChannelStatistics {
 
 /// Turns 8-bit values into floats: (v / 255 - mean) / std of their channel, each operation rounded to
 /// float32, as by torchvision's ToTensor and Normalize.
-class Normalizer {
+class ChannelNormalizer {
  public:
-  explicit Normalizer(const ChannelStatistics& statistics);
+  explicit ChannelNormalizer(const ChannelStatistics& statistics);
 
   /// to: [height, width, 3].
   void operator()(const Picture& picture, std::span<float> to) const;

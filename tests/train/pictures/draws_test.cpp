@@ -53,7 +53,7 @@ std::string sha256_of_numbers(std::span<const float> values) {
 
 std::vector<float> normalized(const Picture& picture) {
   std::vector<float> values(picture.bytes().size());
-  Normalizer({})(picture, values);
+  ChannelNormalizer({})(picture, values);
   return values;
 }
 

@@ -115,7 +115,7 @@ class HeldOutPictures final : public HeldOutOf<PictureSource> {
 
  private:
   EvaluationView view_;
-  Normalizer normalizer_;
+  ChannelNormalizer normalizer_;
 };
 
 class HeldOutLatents final : public HeldOutOf<LatentSource> {

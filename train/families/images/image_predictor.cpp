@@ -60,7 +60,7 @@ class ImagePredictor final : public Predictor {
 
  private:
   EvaluationView view_;
-  Normalizer normalizer_;
+  ChannelNormalizer normalizer_;
   std::vector<std::string> names_;
   const ImageModel& model_;
 };

@@ -75,7 +75,7 @@ class Passes {
  private:
   std::vector<AnalyzedPicture> items_;
   EvaluationView view_;
-  Normalizer normalizer_;
+  ChannelNormalizer normalizer_;
   std::int64_t batch_, compared_;
 };
 

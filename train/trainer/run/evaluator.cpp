@@ -22,7 +22,7 @@ void Evaluator::resume(double score) {
   score_ = score;
 }
 
-std::optional<EvaluationReport> Evaluator::run(FunctionRef<bool()> stop) {
+std::optional<StepEvaluation> Evaluator::run(FunctionRef<bool()> stop) {
   const double begin = monotonic_seconds();
   state_.evaluation_due = false;
   StatusLine line(console_);
@@ -34,7 +34,7 @@ std::optional<EvaluationReport> Evaluator::run(FunctionRef<bool()> stop) {
     });
     return is_stopped(stop);
   };
-  EvaluationReport report;
+  StepEvaluation report;
   report.evaluation = task_.evaluate(asked, processes_);
   report.seconds = monotonic_seconds() - begin;
   if (!state_.evaluation_due) report.picture = draw_samples(line, stop);

@@ -13,7 +13,7 @@
 namespace moh {
 
 /// The result of an evaluation in the course of a run.
-struct EvaluationReport {
+struct StepEvaluation {
   std::optional<Evaluation> evaluation;  ///< nothing: there are no held-out data
   std::string picture;                   ///< of what the model makes, in the run folder; empty: none
   double seconds = 0;                    ///< of the evaluation alone
@@ -32,7 +32,7 @@ class Evaluator {
   bool has_evaluated(std::int64_t step) const { return evaluated_at_ == step; }
   /// Evaluates, and has the task draw samples; nothing if `stop` returned true, and then the state says that
   /// an evaluation is due. A collective: `stop` returns the same in all processes.
-  std::optional<EvaluationReport> run(FunctionRef<bool()> stop);
+  std::optional<StepEvaluation> run(FunctionRef<bool()> stop);
 
   std::optional<double> last_score() const { return score_; }
   /// The score of the state's step, if it has a finite one.

@@ -151,7 +151,7 @@ void RunLog::selections() {
   if (std::ranges::any_of(churn, has)) write(MetricRecord("router", state_.step).add("churn", churn));
 }
 
-void RunLog::evaluated(const EvaluationReport& report) {
+void RunLog::evaluated(const StepEvaluation& report) {
   progress_.add_evaluation(report.seconds_with_samples);
   if (!report.evaluation && report.picture.empty()) return;
   MetricRecord record("eval", state_.step);

@@ -37,7 +37,7 @@ class RunLog {
   /// By how much the selection of heads has changed since the last call, which the state keeps. Reads the
   /// parameters, in all processes.
   void selections();
-  void evaluated(const EvaluationReport& report);
+  void evaluated(const StepEvaluation& report);
   /// Makes what was written durable.
   void sync();
 

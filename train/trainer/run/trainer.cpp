@@ -141,7 +141,7 @@ void Trainer::do_what_is_due() {
 void Trainer::evaluate() {
   if (evaluator_.has_evaluated(state_.step)) return;
   if (train_step_.average() != nullptr) saver_.finish();  // weights are exchanged
-  std::optional<EvaluationReport> report;
+  std::optional<StepEvaluation> report;
   train_step_.lend_memory([&] { report = evaluator_.run([this] { return stop_requested(); }); });
   if (report) log_.evaluated(*report);
 }

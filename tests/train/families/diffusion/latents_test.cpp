@@ -54,7 +54,7 @@ struct Expected {
         center_crop(source->decode(index, {}, [](PictureSize size) { return whole(size); }), kSide);
     if (mirrored) flip(picture);
     const Tensor image = empty({1, kSide, kSide, 3}, DType::kFloat32);
-    const Normalizer normalizer(kSignedPixels);
+    const ChannelNormalizer normalizer(kSignedPixels);
     normalizer(picture, image.span<float>());
     const LatentDistribution latents = random_autoencoder().model->encode(image);
     for (std::int64_t channel = 0; channel < 4; ++channel) {

@@ -148,7 +148,7 @@ class PreparedPictures {
   const LatentOptions& options_;
   const std::vector<std::int64_t> numbers_;
   BrokenPictures& broken_;
-  Normalizer normalizer_{kSignedPixels};
+  ChannelNormalizer normalizer_{kSignedPixels};
   BatchWorkers<Prepared> workers_;
 };
 

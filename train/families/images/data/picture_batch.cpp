@@ -209,7 +209,7 @@ void EvaluationPictures::finish(PictureBatch& batch) {
                                              [](std::int64_t label) { return label != kIgnoredTarget; });
 }
 
-void make_evaluation_picture(const EvaluationView& view, const Normalizer& normalizer,
+void make_evaluation_picture(const EvaluationView& view, const ChannelNormalizer& normalizer,
                              const PictureSource& source, std::int64_t index,
                              const std::vector<std::byte>& bytes, std::span<float> to) {
   const auto decode = [&](ChooseRegion region) { return source.decode(index, bytes, region); };
@@ -217,7 +217,7 @@ void make_evaluation_picture(const EvaluationView& view, const Normalizer& norma
   with_memory(name, [&] { normalizer(seen_pixels(view, name, decode), to); });
 }
 
-void make_evaluation_picture(const EvaluationView& view, const Normalizer& normalizer,
+void make_evaluation_picture(const EvaluationView& view, const ChannelNormalizer& normalizer,
                              std::span<const std::byte> file, std::string_view name, std::span<float> to) {
   const auto decode = [&](ChooseRegion region) { return decode_picture(file, name, region); };
   const auto named = [&] { return std::string(name); };

@@ -92,7 +92,7 @@ class TrainingPictures {
   std::uint64_t seed_;
   OnError on_error_;
   std::shared_ptr<BrokenPictures> broken_;
-  Normalizer normalizer_;
+  ChannelNormalizer normalizer_;
   Rgb fill_;
 };
 
@@ -125,16 +125,16 @@ class EvaluationPictures {
   std::int64_t batch_size_;
   OnError on_error_;
   std::shared_ptr<BrokenPictures> broken_;
-  Normalizer normalizer_;
+  ChannelNormalizer normalizer_;
 };
 
 /// A picture as a model sees it in an evaluation: [crop, crop, 3]. Throws DataError.
 /// Picture `index` of a source, of which load() has read `bytes`.
-void make_evaluation_picture(const EvaluationView& view, const Normalizer& normalizer,
+void make_evaluation_picture(const EvaluationView& view, const ChannelNormalizer& normalizer,
                              const PictureSource& source, std::int64_t index,
                              const std::vector<std::byte>& bytes, std::span<float> to);
 /// A JPEG or PNG file in memory.
-void make_evaluation_picture(const EvaluationView& view, const Normalizer& normalizer,
+void make_evaluation_picture(const EvaluationView& view, const ChannelNormalizer& normalizer,
                              std::span<const std::byte> file, std::string_view name, std::span<float> to);
 
 }  // namespace moh

@@ -161,14 +161,14 @@ TEST_CASE("picture batches: an evaluation sees every picture once, and leaves br
   PictureBatch batch = data.begin(0);
   data.make(batch, 0, 0);
   std::vector<float> expected(24 * 24 * 3);
-  make_evaluation_picture(view, Normalizer(view.normalize), sample_bytes("ycc420.jpg"), "a", expected);
+  make_evaluation_picture(view, ChannelNormalizer(view.normalize), sample_bytes("ycc420.jpg"), "a", expected);
   CHECK(std::ranges::equal(batch.pictures.select(0).span<float>(), expected));
 }
 
 TEST_CASE("picture batches: an evaluation may see a picture as it is, which has to be of the size") {
   const auto seen = [](const EvaluationView& view, const std::string& name) {
     std::vector<float> pixels(static_cast<std::size_t>(view.crop * view.crop * 3));
-    make_evaluation_picture(view, Normalizer(view.normalize), sample_bytes(name), name, pixels);
+    make_evaluation_picture(view, ChannelNormalizer(view.normalize), sample_bytes(name), name, pixels);
     return pixels;
   };
   const PictureSize size = picture_size(sample_bytes("ycc420.jpg"), "a");
@@ -178,8 +178,8 @@ TEST_CASE("picture batches: an evaluation may see a picture as it is, which has 
                              to_string(size)));
   const PictureSourcePtr drawn = shape_pictures(2, 24, 1);
   std::vector<float> as_it_is(24 * 24 * 3), pixels(24 * 24 * 3);
-  make_evaluation_picture(original, Normalizer(original.normalize), *drawn, 0, {}, as_it_is);
+  make_evaluation_picture(original, ChannelNormalizer(original.normalize), *drawn, 0, {}, as_it_is);
   const auto all = [](PictureSize of) { return whole(of); };
-  Normalizer(original.normalize)(drawn->decode(0, {}, all), pixels);
+  ChannelNormalizer(original.normalize)(drawn->decode(0, {}, all), pixels);
   CHECK(as_it_is == pixels);
 }
