@@ -7,7 +7,7 @@ import shlex
 
 import support
 
-COMMANDS = ("train", "eval", "analyze", "generate", "translate", "predict", "sample", "serve", "config", "plan", "data tokenize", "data info", "checkpoint info",
+COMMANDS = ("quickstart", "train", "eval", "analyze", "generate", "translate", "predict", "sample", "serve", "config", "plan", "data tokenize", "data info", "checkpoint info",
             "convert", "bench attention", "bench module", "bench step", "bench ops", "bench decode", "bench sample", "doctor")
 
 
@@ -62,7 +62,7 @@ class Help(support.MohTest):
     def test_command_lines_that_are_wrong(self):
         cases = {
             (): "A subcommand is required",
-            ("frobnicate",): "expected one of train, eval, analyze, generate, translate, predict, sample, serve, config, plan, data, checkpoint, "
+            ("frobnicate",): "expected one of quickstart, train, eval, analyze, generate, translate, predict, sample, serve, config, plan, data, checkpoint, "
                              "convert, bench, doctor, found 'frobnicate'",
             ("trian", "x.yaml"): "did you mean train?",
             ("train",): "error: moh train: config is required",

@@ -74,6 +74,7 @@ int run(int argc, char** argv, const Families& families, std::string_view commit
   app.footer(std::string("`moh COMMAND --help` explains a command, with examples.\n\n") + kExitCodes);
   Action action;
   const Commands commands{app, action};
+  add_quickstart(commands);
   add_train(commands);
   add_eval(commands);
   add_analyze(commands);

@@ -1,6 +1,8 @@
-#include <unistd.h>
-#include <CLI/CLI.hpp>
+#include "train/apps/cli/train_command.h"
 
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
 #include <atomic>
 #include <csignal>
 #include <string>
@@ -15,18 +17,11 @@
 #include "train/trainer/config/active_heads.h"
 #include "train/trainer/config/enum_names.h"
 #include "train/trainer/run/resume_point.h"
-#include "train/trainer/run/start_run.h"
 #include "train/trainer/task/model_config.h"
 
 namespace moh::cli {
 
 namespace {
-
-struct TrainArgs : RunArgs {
-  StartOptions start;
-  std::string log_level;
-  std::string memory;  ///< "80GB"; empty: model.recompute is as configured
-};
 
 /// The run's configuration. A resumed run has the model of its own checkpoint: that of init.from may no
 /// longer exist, and shared heads measured on it are in the run's checkpoint.
@@ -86,6 +81,8 @@ class EarlyStage {
   StopSignal& stop_;
 };
 
+}  // namespace
+
 int train(const TrainArgs& args, const Families& families) {
   std::signal(SIGPIPE, SIG_IGN);  // a closed pipe, such as of `| head`, must not end the training
   RunFolder folder;
@@ -105,8 +102,6 @@ int train(const TrainArgs& args, const Families& families) {
     return outcome.finished ? kDone : kPreempted;
   });
 }
-
-}  // namespace
 
 void add_train(const Commands& commands) {
   const auto [command, args] = add_command(commands, "train", "Train a model from a configuration", train);
