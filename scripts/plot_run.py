@@ -89,9 +89,9 @@ def evaluation_warnings(runs):
     return ["these evaluations are over different data, and their losses do not compare:"] + lines
 
 
-def add_record(run, record):
+def add_record(run, record, first_step):
     step = record.get("step")
-    if not isinstance(step, int):
+    if not isinstance(step, int) or step < first_step:
         return
     if record.get("kind") == "eval" and "loss" in record:
         run.validation_loss[step] = as_number(record["loss"])
@@ -113,8 +113,9 @@ def add_record(run, record):
         run.head_load[step] = [[as_number(share) for share in layer] for layer in record["head_load"]]
 
 
-def read_run(path, label=None):
-    """Reads a run folder or a metrics.jsonl. Lines that are no JSON object, such as an incomplete last one, are skipped."""
+def read_run(path, label=None, first_step=0):
+    """Reads a run folder or a metrics.jsonl, from a step on. Lines that are no JSON object, such as an incomplete last one,
+    are skipped."""
     path = pathlib.Path(path)
     file = path / "metrics.jsonl" if path.is_dir() else path
     run = Run(label if label is not None else (file.parent.resolve().name or str(path)))
@@ -126,7 +127,7 @@ def read_run(path, label=None):
                 except ValueError:
                     continue
                 if isinstance(record, dict):
-                    add_record(run, record)
+                    add_record(run, record, first_step)
     except OSError as error:
         raise PlotError(f"{file}: {error.strerror}; give the output.dir of a run") from error
     return run
@@ -328,6 +329,7 @@ def parse_arguments(arguments):
     parser.add_argument("runs", nargs="+", metavar="RUN_DIR", help="output.dir of a run, or a metrics.jsonl")
     parser.add_argument("-o", "--output", help="PNG to write (default: RUN_DIR/curves.png of the first run)")
     parser.add_argument("--labels", nargs="+", metavar="LABEL", help="one name per run (default: the folder's name)")
+    parser.add_argument("--from-step", type=int, default=0, metavar="STEP", help="leave out what was before this step")
     options = parser.parse_args(arguments)
     if options.labels and len(options.labels) != len(options.runs):
         parser.error(f"expected {len(options.runs)} labels, one per run, found {len(options.labels)}")
@@ -338,7 +340,7 @@ def main(arguments=None):
     options = parse_arguments(arguments)
     labels = options.labels or [None] * len(options.runs)
     try:
-        runs = [read_run(path, label) for path, label in zip(options.runs, labels)]
+        runs = [read_run(path, label, options.from_step) for path, label in zip(options.runs, labels)]
         for run in runs:
             if run.is_empty():
                 print(f"plot_run.py: {run.label}: no records yet", file=sys.stderr)

@@ -98,6 +98,13 @@ class PlotRunTest(unittest.TestCase):
         self.assertTrue(shown.mask[1].all() and shown.mask[2, 2])
         self.assertEqual(over_time.collections[0].get_array().reshape(5, 20)[3].tolist(), [1.8] * 20)
 
+    def test_what_was_before_a_step_is_left_out(self):
+        run = self.make_moh_run(steps=20)
+        loss = plot_run.draw_figure([plot_run.read_run(run, first_step=15)]).axes[0]
+        self.assertEqual([line.get_xdata()[0] for line in loss.lines if line.get_label() == "training"], [15])
+        self.assertEqual(plot(run, "--from-step", 15).returncode, 0)
+        self.assertEqual(plot(run, "--from-step", 21).returncode, 1)
+
     def test_curves_that_runs_have_get_a_panel_each(self):
         records = [train(step, grad_norm=2.0, tokens_per_s=100.0 * step, balance_loss=None) for step in (1, 2)]
         run = plot_run.read_run(self.make_run("curves", records))
