@@ -140,7 +140,7 @@ std::vector<Finding> look_around(const fs::path& folder) {
   findings.push_back(tried(
       "attention", "", [] { return describe_attention_backend(AttentionBackend::kAuto, DType::kBFloat16); }));
   findings.push_back(tried("NCCL",
-                           "GPUs of several processes need it, or comm.backend: host, which is slower",
+                           "GPUs of several processes need it, or comm.backend: host, by way of host memory",
                            cuda::nccl_version));
   return findings;
 }

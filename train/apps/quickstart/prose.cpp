@@ -27,7 +27,7 @@ void append_text(std::string& to, std::string_view line) {
   }
 }
 
-/// What is behind the marks that begin a heading or the point of a list; `begins_one`: there are such.
+/// The text behind the marks that begin a heading or the point of a list; `begins_one`: there are such.
 std::string_view without_marks(std::string_view line, bool& begins_one) {
   const std::size_t text = line.find_first_not_of("#- ");
   begins_one = line.starts_with("#") || line.starts_with("- ");

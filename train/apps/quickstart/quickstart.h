@@ -11,7 +11,7 @@ namespace moh {
 /// folder/NAME. Throws ConfigError for an unknown name, StorageError.
 std::filesystem::path write_quickstart(std::string_view name, const std::filesystem::path& folder);
 
-/// What to try when it has been trained: a command in each line.
+/// Commands to try when it has been trained, one in each line.
 std::string after_quickstart(std::string_view name, const std::filesystem::path& folder);
 
 }  // namespace moh

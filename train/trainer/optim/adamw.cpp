@@ -43,7 +43,7 @@ void add_state(AdamWParameter& tensors, const Tensor& value, UpdateRule rule) {
   if (value.numel() == 0) tensors.orthogonal = false;  // another process's matrix
 }
 
-/// Of the parameters that are not frozen.
+/// Shards of the parameters that are not frozen.
 std::shared_ptr<const ParameterShards> make_shards(const std::vector<NamedParameter>& parameters,
                                                    const std::vector<ParameterUse>& uses, UpdateRule rule,
                                                    Communicator& processes, std::size_t bucket_bytes) {

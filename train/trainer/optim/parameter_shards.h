@@ -77,7 +77,7 @@ class ParameterShards {
   /// Views of those elements of all items, [count] each, of the parts that this process has of buckets():
   /// of_buckets[b] is [elements / N], the own elements of its items one behind the other.
   std::vector<Tensor> own_parts(std::span<const Tensor> of_buckets) const;
-  /// Those of the items of one bucket, in their order in it, of this process's part of it.
+  /// Views of the own elements of one bucket's items, in their order in it, of this process's part of it.
   std::vector<Tensor> own_parts(std::size_t bucket, const Tensor& part) const;
 
   /// The norm of the gradients of all elements, equal in all processes, from that of this process's. In host

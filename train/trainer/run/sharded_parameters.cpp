@@ -67,9 +67,10 @@ ShardedParameters::ShardedParameters(std::shared_ptr<const ParameterShards> shar
   make_buckets();
   for (std::size_t bucket = 0; bucket < buckets_.size(); ++bucket) {
     if (buckets_[bucket].state != Gathered::State::kPinned) {
-      for (const Block& block : buckets_[bucket].blocks)
-        static_cast<void>(block.values.raw());  // late no more
-      let_go(bucket);
+      for (std::size_t b = 0; b < buckets_[bucket].blocks.size(); ++b) {
+        static_cast<void>(buckets_[bucket].blocks[b].values.raw());  // late no more
+        let_go(bucket, b);
+      }
       continue;
     }
     pinned_.push_back(bucket);
@@ -94,10 +95,10 @@ void ShardedParameters::make_buckets() {
   }
 }
 
-/// Frees a bucket's memory until it is read.
-void ShardedParameters::let_go(std::size_t bucket) {
-  for (std::size_t b = 0; b < buckets_[bucket].blocks.size(); ++b)
-    buckets_[bucket].blocks[b].values.release_until_read([this, bucket, b] { return read(bucket, b); });
+/// Frees a block's memory until it is read.
+void ShardedParameters::let_go(std::size_t bucket, std::size_t block) {
+  buckets_[bucket].blocks[block].values.release_until_read(
+      [this, bucket, block] { return read(bucket, block); });
 }
 
 /// Keeps this process's elements of values that are in memory.
@@ -199,7 +200,7 @@ void ShardedParameters::release(std::size_t bucket) {
       continue;
     }
     if (filling_) keep_written(block);
-    block.values.release_until_read([this, bucket, b] { return read(bucket, b); });
+    let_go(bucket, b);
   }
   gathered.written = true;
   gathered.state = Gathered::State::kReleased;

@@ -77,7 +77,7 @@ class ShardedParameters final : public ParameterValues {
   };
 
   void make_buckets();
-  void let_go(std::size_t bucket);
+  void let_go(std::size_t bucket, std::size_t block);
   void keep_written(const Block& block) const;
   bool is_there(std::size_t bucket) const;
   void gather_pinned() const;

@@ -244,7 +244,7 @@ void TrainStep::forward_backward(std::int64_t micro_batch, const MicroBatch& bat
   replicas_->finish_backward(is_last);
 }
 
-/// What the step has computed so far is all that the update of its first parameter depends on.
+/// The update of the first parameter depends on nothing but what the step has computed so far.
 void TrainStep::begin_fused_update(const MicroBatchLoss& loss) {
   keep(loss);
   all_ = losses_and_numbers_of_all();

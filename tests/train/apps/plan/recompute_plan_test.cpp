@@ -53,7 +53,7 @@ TEST_CASE("plan: the MLP and attention computed again keep less than either alon
     const std::int64_t both = activations_of(plan, RecomputeLevel::kMlpAndAttention);
     CHECK(both < activations_of(plan, RecomputeLevel::kMlp));
     CHECK(both < activations_of(plan, RecomputeLevel::kAttention));
-    // What each alone computes again, and TransNeXt's convolution, which is in `norms`, once.
+    // The sum of both parts; TransNeXt's convolution, which is in `norms`, counts once.
     const double again = memory_of(plan, RecomputeLevel::kMlpAndAttention).recomputed;
     CHECK(memory_of(plan, RecomputeLevel::kMlp).recomputed > 0.05);
     CHECK(again == Approx(memory_of(plan, RecomputeLevel::kMlp).recomputed +

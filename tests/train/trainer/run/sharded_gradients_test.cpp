@@ -109,7 +109,7 @@ TEST_CASE("sharded gradients: sums that are handed on, bucket by bucket, divided
       if (handed_on.size() != 20 || handed_on.front() != 19 || handed_on.back() != 0)
         throw ValueError("each once, in the order of the buckets");
     }
-    // Those behind the one that is not reached wait for the end of the pass.
+    // Buckets behind the one that is not reached wait for the end of the pass.
     if (gradients.block_bytes() > 11 * 1024 * sizeof(float)) throw ValueError("blocks");
   });
 }
