@@ -4,6 +4,7 @@
 #include <array>
 
 #include "autograd/gradient_target.h"
+#include "ops/data_or_null.h"
 #include "ops/linalg/linear_kernels.h"
 #include "ops/linalg/matmul.h"
 #include "ops/moh/head_projection_kernels.h"
@@ -121,12 +122,6 @@ void zero_empty_heads(const HeadProjection& p, const Tensor& heads) {
                   static_cast<std::size_t>(p.head_dim) * item, std::byte{});
     }
   }
-}
-
-/// The elements of a bias; null without one.
-template <class T>
-T* data_or_null(const Tensor& bias) {
-  return bias.defined() ? bias.data<T>() : nullptr;
 }
 
 /// heads = W tokens (+ bias): see HeadProjectionKernels::to_heads. As below, tensors are read before the

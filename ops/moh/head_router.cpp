@@ -4,6 +4,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "ops/data_or_null.h"
 #include "ops/moh/head_router_inputs.h"
 #include "ops/moh/head_router_kernels.h"
 #include "ops/op.h"
@@ -23,11 +24,6 @@ struct Saved {
   /// Routing::balance_load
   const Tensor& own_balance_load() const { return is_cv() ? mean_probability : load; }
 };
-
-template <class T>
-T* data_or_null(const Tensor& tensor) {
-  return tensor.defined() ? tensor.data<T>() : nullptr;
-}
 
 template <class A>
 RouterArgs<A> args_of(const Saved& saved) {
