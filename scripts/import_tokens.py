@@ -21,7 +21,7 @@ import sys
 try:
     import numpy as np
 except ImportError:
-    sys.exit(f"import_tokens.py: this Python ({sys.executable}) has no NumPy; install the package python3-numpy")
+    np = None  # main refuses, so that --help works without it
 
 HEADER_BYTES = 1024  # room for the header, which is written last
 BLOCK = 1 << 22  # ids
@@ -123,6 +123,8 @@ def main():
     parser.add_argument("--dtype", choices=("uint16", "uint32"), help="type of the ids in .bin files without a header")
     parser.add_argument("--separator", type=int, metavar="ID", help="end-of-document id, put between documents and files that lack it")
     options = parser.parse_args()
+    if np is None:
+        sys.exit(f"import_tokens.py: this Python ({sys.executable}) has no NumPy; install the package python3-numpy")
     try:
         import_tokens(options)
     except (OSError, ValueError, KeyError, IndexError, struct.error) as error:

@@ -24,10 +24,7 @@ try:
     import matplotlib.pyplot as plt
     from matplotlib.patches import Rectangle
 except ImportError:
-    sys.exit(
-        f"plot_heads.py: this Python ({sys.executable}) has no matplotlib; install the package python3-matplotlib "
-        "and run the script with /usr/bin/python3"
-    )
+    plt = None  # main refuses, so that --help works without it
 
 VERSION = 1
 INK = "#333333"
@@ -344,6 +341,11 @@ def parse_arguments(arguments):
 
 def main(arguments=None):
     options = parse_arguments(arguments)
+    if plt is None:
+        sys.exit(
+            f"plot_heads.py: this Python ({sys.executable}) has no matplotlib; install the package python3-matplotlib "
+            "and run the script with /usr/bin/python3"
+        )
     try:
         report = read_report(options.report)
         set_style()

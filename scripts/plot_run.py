@@ -19,10 +19,7 @@ try:
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 except ImportError:
-    sys.exit(
-        f"plot_run.py: this Python ({sys.executable}) has no matplotlib; install the package python3-matplotlib "
-        "and run the script with /usr/bin/python3"
-    )
+    plt = None  # main refuses, so that --help works without it
 
 # Okabe & Ito's palette, which is safe for colour-blind readers.
 COLORS = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000"]
@@ -338,6 +335,11 @@ def parse_arguments(arguments):
 
 def main(arguments=None):
     options = parse_arguments(arguments)
+    if plt is None:
+        sys.exit(
+            f"plot_run.py: this Python ({sys.executable}) has no matplotlib; install the package python3-matplotlib "
+            "and run the script with /usr/bin/python3"
+        )
     labels = options.labels or [None] * len(options.runs)
     try:
         runs = [read_run(path, label, options.from_step) for path, label in zip(options.runs, labels)]

@@ -72,8 +72,9 @@ class Commands(support.MohTest):
     @staticmethod
     @functools.cache
     def help_of(script):
-        interpreter = "bash" if script.suffix == ".sh" else "/usr/bin/python3"
-        result = subprocess.run([interpreter, str(script), "--help"], capture_output=True, text=True, timeout=support.TIMEOUT_SECONDS)
+        # -S: without packages, as who reads about a script may not have them yet.
+        interpreter = ["bash"] if script.suffix == ".sh" else ["/usr/bin/python3", "-S"]
+        result = subprocess.run([*interpreter, str(script), "--help"], capture_output=True, text=True, timeout=support.TIMEOUT_SECONDS)
         return result.stdout + result.stderr
 
     def mistakes(self, words, shown=None):
