@@ -1,4 +1,4 @@
-# cmake --install, and a Debian package by cpack: the program, its configs, plots, the import of tokens, documentation, man page and completion.
+# cmake --install, and a Debian package by cpack: the program, its configs, scripts, documentation, man page and completion.
 
 include(GNUInstallDirs)
 
@@ -19,6 +19,17 @@ install(PROGRAMS scripts/plot_run.py DESTINATION ${CMAKE_INSTALL_BINDIR} RENAME 
 install(PROGRAMS scripts/plot_heads.py DESTINATION ${CMAKE_INSTALL_BINDIR} RENAME moh-plot-heads)
 install(PROGRAMS scripts/import_tokens.py DESTINATION ${CMAKE_INSTALL_BINDIR} RENAME moh-import-tokens)
 install(DIRECTORY configs DESTINATION ${CMAKE_INSTALL_DATADIR}/moh)
+
+# Scripts of several files lie beside the configurations, as in the source tree (scripts/places.py); their commands are links to them.
+set(scripts_folder ${CMAKE_INSTALL_DATADIR}/moh/scripts)
+install(FILES scripts/model_settings.py scripts/places.py scripts/seeded_runs.py DESTINATION ${scripts_folder})
+install(DIRECTORY scripts/lm_harness scripts/reproduction DESTINATION ${scripts_folder} PATTERN __pycache__ EXCLUDE)
+foreach(script ablate lm_eval quality recovery reproduce scaling)
+  install(PROGRAMS scripts/${script}.py DESTINATION ${scripts_folder})
+  string(REPLACE "_" "-" command moh-${script})
+  file(RELATIVE_PATH target /${CMAKE_INSTALL_BINDIR} /${scripts_folder}/${script}.py)
+  install(CODE "file(CREATE_LINK \"${target}\" \"\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_BINDIR}/${command}\" SYMBOLIC)")
+endforeach()
 install(DIRECTORY docs DESTINATION ${CMAKE_INSTALL_DOCDIR})
 install(FILES README.md LICENSE CHANGELOG.md DESTINATION ${CMAKE_INSTALL_DOCDIR})
 install(FILES ${pages}/moh.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)

@@ -22,8 +22,6 @@ import sys
 import seeded_runs
 from reproduction.image_tables import SMALL, TABLES
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
-
 # Row: (what it is, the paper's top-1 in percent, where that stands). "review" are the answers of the paper's authors in the public
 # review. The small forms have lists of heads of their own, so of a table of ratios the nearest row is given.
 TABLE_5, TABLE_6, TABLE_H, REVIEW = "table 5", "table 6", "appendix, table H", "review"
@@ -65,7 +63,7 @@ def parse_arguments(arguments=None):
 
 
 def run_of(arguments, row, seed):
-    return seeded_runs.Run(f"{row}, seed {seed}", ROOT / SMALL[row].config, arguments.out / f"{row}_{seed}",
+    return seeded_runs.Run(f"{row}, seed {seed}", pathlib.Path(SMALL[row].config), arguments.out / f"{row}_{seed}",
                            (*SMALL[row].settings, f"seed={seed}", *seeded_runs.settings_of(arguments)))
 
 

@@ -19,6 +19,7 @@ import json
 import pathlib
 import sys
 
+import places
 from lm_harness import local_tasks, report, served
 from lm_harness.benchmarks import BENCHMARKS, Refused, columns, leaves
 from lm_harness.paper import GROUPS
@@ -38,7 +39,7 @@ def parsed(arguments):
     parser.add_argument("--timeout", type=int, default=3600, help="seconds that an answer may take")
     parser.add_argument("--samples", type=pathlib.Path, help="file for a JSON object of each question: prompts, answers, scores")
     parser.add_argument("--json", action="store_true", help="print one JSON object instead of tables")
-    parser.add_argument("--moh", type=pathlib.Path, default=served.ROOT / "build/release/moh", help="the program")
+    parser.add_argument("--moh", type=pathlib.Path, default=places.program(), help="the program (%(default)s)")
     parser.add_argument("--python", default=served.default_python(), help="the Python that has the harness")
     parser.add_argument("settings", nargs="*", help="for moh serve, after --")
     return parser.parse_args(arguments)

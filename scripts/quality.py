@@ -23,6 +23,8 @@ import sys
 
 import seeded_runs
 
+BLEU = pathlib.Path(__file__).resolve().with_name("bleu.sh")
+
 
 def parse_arguments(arguments=None):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -33,7 +35,10 @@ def parse_arguments(arguments=None):
     parser.add_argument("--seeds", type=seeded_runs.seeds, default=[1, 2, 3], help="1,2,3")
     parser.add_argument("--bleu", type=int, metavar="N",
                         help="score held-out sentences, translated by the mean of a run's last N checkpoints, with scripts/bleu.sh")
-    return parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
+    if options.bleu and not BLEU.exists():
+        parser.error(f"--bleu: expected {BLEU}, which is in the source tree alone")
+    return options
 
 
 def run_of(arguments, config, seed):
@@ -49,7 +54,7 @@ def bleu(arguments, run):
         moh(arguments, "convert", "--from", run.folder, "--average", arguments.bleu, "--to", averaged, "--format", "moh", "--overwrite")
         moh(arguments, "translate", "--checkpoint", averaged, "--held-out", "--references", references, "--output", translated, "--beam", 4,
             "--overwrite")
-        scores = json.loads(output_of([pathlib.Path(__file__).with_name("bleu.sh"), translated, references, "--json"]))
+        scores = json.loads(output_of([BLEU, translated, references, "--json"]))
         found = {"checkpoints": arguments.bleu, **scores}
         seeded_runs.write_atomically(note, json.dumps(found) + "\n")
     return found["BLEU"]["score"]

@@ -17,6 +17,8 @@ import subprocess
 import sys
 from dataclasses import dataclass
 
+import places
+
 COUNTS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
 
 
@@ -128,7 +130,7 @@ def step(machine, training, count, mfu, zero, bucket):
 
 
 def planned(moh, config, settings):
-    command = [moh, "plan", config, "device=cuda", *settings, "--json"]
+    command = [moh, "plan", places.shipped(config), "device=cuda", *settings, "--json"]
     result = subprocess.run(command, capture_output=True, text=True)
     if result.returncode != 0:
         sys.exit(result.stderr.strip() or result.stdout.strip())
@@ -166,7 +168,7 @@ def table(machine, training, items, mfu, zero, bucket):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("configs", nargs="+", metavar="CONFIG", help="a configuration, as of moh train")
-    parser.add_argument("--moh", default="build/release/moh", help="the program")
+    parser.add_argument("--moh", default=places.program(), help="the program (%(default)s)")
     parser.add_argument("--mfu", type=float, default=0.4, help="share of the GPU's published rate (0.4)")
     parser.add_argument("--tokens-per-s", type=float, help="measured on one GPU, in place of --mfu")
     parser.add_argument("--bucket-mib", type=int, default=64, help="comm.bucket_mib (64)")

@@ -15,6 +15,8 @@ import threading
 import time
 from dataclasses import dataclass
 
+import places
+
 # The 97.5% quantile of Student's t for 1 to 30 degrees of freedom; beyond, that of the normal distribution is near.
 T_975 = [12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131,
          2.120, 2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048, 2.045, 2.042]
@@ -43,7 +45,7 @@ class Run:
 
 
 def add_arguments(parser, out, jobs=1, threads=2):
-    parser.add_argument("--moh", default="build/release/moh", help="the moh program")
+    parser.add_argument("--moh", default=places.program(), help="the moh program (%(default)s)")
     parser.add_argument("--out", type=pathlib.Path, default=pathlib.Path(out), help="folder of the runs and of what is made of them")
     parser.add_argument("--jobs", type=int, default=jobs, help="concurrent runs")
     parser.add_argument("--threads", type=int, default=threads, help="threads of each")
@@ -89,6 +91,10 @@ def write_atomically(path, text):
     new.replace(path)
 
 
+def no_program(error):
+    return Refused(f"--moh: {error}; build it (README.md), or name it: --moh FILE")
+
+
 class Trainings:
     """The processes that train, so that they can be stopped together."""
 
@@ -100,7 +106,10 @@ class Trainings:
         with self.lock:
             if self.stopped:
                 return None
-            process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL)
+            try:
+                process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL)
+            except OSError as error:
+                raise no_program(error) from error
             self.running.add(process)
         code = process.wait()
         with self.lock:
@@ -125,7 +134,7 @@ def train(moh, run, threads, trainings):
     if (run.folder / "finished").exists():  # written after everything else
         return
     run.folder.mkdir(parents=True, exist_ok=True)
-    command = [moh, "train", str(run.config), *run.settings, f"output.dir={run.folder}", f"threads={threads}", "--resume"]
+    command = [moh, "train", places.shipped(run.config), *run.settings, f"output.dir={run.folder}", f"threads={threads}", "--resume"]
     with open(run.folder / "log.txt", "a", encoding="utf-8") as log:
         code = trainings.run(command, log)
     if code is None:

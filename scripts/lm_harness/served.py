@@ -12,9 +12,10 @@ import threading
 import time
 import urllib.request
 
+import places
+
 from .benchmarks import Refused
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
 START_SECONDS = 1800  # a large model is read from a disk
 END_SECONDS = 60
 LAST_LINES = 20
@@ -100,7 +101,7 @@ def harness_folder(python):
 
 def default_python():
     """That of the environment of scripts/pytorch_venv.sh, if there is one, as for the tests."""
-    venv = pathlib.Path(os.environ.get("MOH_PYTORCH_VENV", ROOT / "build/pytorch-venv")) / "bin/python"
+    venv = pathlib.Path(os.environ.get("MOH_PYTORCH_VENV", places.ROOT / "build/pytorch-venv")) / "bin/python"
     return str(venv) if venv.exists() else sys.executable
 
 

@@ -3,16 +3,17 @@
 import json
 import subprocess
 
+import places
 import seeded_runs
 
 
 def ask(moh, *arguments):
     """The JSON objects that a command of moh prints, one a line."""
-    command = [str(moh), *map(str, arguments), "--json"]
+    command = [str(moh), *map(places.shipped, arguments), "--json"]
     try:
         result = subprocess.run(command, capture_output=True, text=True, check=False)
     except OSError as error:
-        raise seeded_runs.Refused(f"--moh: {error}; build it (README.md), or name it: --moh FILE") from error
+        raise seeded_runs.no_program(error) from error
     if result.returncode != 0:
         raise seeded_runs.Refused(f"{' '.join(command)} ended with code {result.returncode}:\n{result.stderr.strip()}")
     return [json.loads(line) for line in result.stdout.splitlines() if line.startswith("{")]
@@ -22,7 +23,7 @@ def version(moh):
     try:
         return subprocess.run([str(moh), "--version"], capture_output=True, text=True, check=True).stdout.strip()
     except (OSError, subprocess.CalledProcessError) as error:
-        raise seeded_runs.Refused(f"--moh: {error}; build it (README.md), or name it: --moh FILE") from error
+        raise seeded_runs.no_program(error) from error
 
 
 def plan(moh, config, settings=()):

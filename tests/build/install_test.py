@@ -33,8 +33,20 @@ class Install(unittest.TestCase):
         self.assertIn("top_k: 2", self.moh("config", self.prefix / "share/moh/configs/llm/quickstart.yaml"))
 
     def test_the_scripts_start(self):
-        for script in ("moh-plot-run", "moh-plot-heads", "moh-import-tokens"):
-            self.assertIn("usage:", run("/usr/bin/python3", self.prefix / "bin" / script, "--help"))
+        for script in ("plot-run", "plot-heads", "import-tokens", "ablate", "lm-eval", "quality", "recovery", "reproduce", "scaling"):
+            self.assertIn("usage:", run("/usr/bin/python3", "-B", self.prefix / f"bin/moh-{script}", "--help"))
+
+    def installed(self, script, *arguments):
+        """An installed script, in a folder without configurations, with the installed program in PATH."""
+        return run(self.prefix / "bin" / script, *arguments, cwd=self.elsewhere,
+                   env={**os.environ, "PATH": f"{self.prefix}/bin:/usr/bin:/bin", "PYTHONDONTWRITEBYTECODE": "1"})
+
+    def test_scripts_find_the_program_and_the_shipped_configurations(self):
+        (self.elsewhere / "text.txt").write_text("Two households, both alike in dignity, " * 200, encoding="utf-8")
+        trained = self.installed("moh-quality", "--data", "text.txt", "--configs", "configs/llm/tiny_shakespeare_moh_50.yaml", "--seeds", "1", "--",
+                                 "train.steps=2", "train.batch_size=2", "data.sequence_length=16", "eval.every=2")
+        self.assertIn("| tiny_shakespeare_moh_50 | 50% |", trained)
+        self.assertIn("At the paper's size", self.installed("moh-reproduce", "ablation_components"))
 
     def test_the_man_page_has_every_command(self):
         page = (self.prefix / "share/man/man1/moh.1").read_text()
