@@ -18,7 +18,9 @@ END
 esac
 
 "$root/scripts/setup.sh"
-MOH_CUDA=OFF configure asan -DMOH_BUILD_TESTS=ON
+# Kernels of other instruction sets would be compiled and not run.
+# shellcheck disable=SC2046 # one option, or none
+MOH_CUDA=OFF configure asan $(kernels_of_new asan) -DMOH_BUILD_TESTS=ON
 build asan core_tests ops_tests fuzz_replays
 say "testing build/asan"
 unset MOH_CUDA
