@@ -7,9 +7,12 @@
 
 #include <array>
 #include <cerrno>
+#include <charconv>
 #include <chrono>
+#include <csignal>
 #include <ctime>
 #include <string>
+#include <string_view>
 
 #include "core/error.h"
 #include "train/base/io/file_ops.h"
@@ -23,6 +26,15 @@ namespace {
 
 constexpr std::size_t kMaxHolderBytes = 512;
 
+// "host H, process P, since T".
+constexpr std::string_view kHost = "host ", kProcess = ", process ";
+
+std::string host_name() {
+  std::array<char, 256> host{};
+  ::gethostname(host.data(), host.size() - 1);
+  return host.data();
+}
+
 std::string read_holder(int fd) {
   std::array<char, kMaxHolderBytes> text;
   const ssize_t count = ::pread(fd, text.data(), text.size(), 0);
@@ -34,15 +46,29 @@ std::string read_holder(int fd) {
 }  // namespace
 
 std::string describe_this_process() {
-  std::array<char, 256> host{};
-  ::gethostname(host.data(), host.size() - 1);
   const std::time_t now = std::chrono::system_clock::to_time_t(std::chrono::system_clock::now());
   std::tm utc{};
   ::gmtime_r(&now, &utc);
   std::array<char, 32> since{};
   std::strftime(since.data(), since.size(), "%Y-%m-%dT%H:%M:%SZ", &utc);
-  return "host " + std::string(host.data()) + ", process " + std::to_string(::getpid()) + ", since " +
+  return std::string(kHost) + host_name() + std::string(kProcess) + std::to_string(::getpid()) + ", since " +
          since.data();
+}
+
+std::optional<LockHolder> lock_holder(const fs::path& run_folder) {
+  const int fd = ::open((run_folder / ".lock").c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW);
+  if (fd < 0) return std::nullopt;
+  const std::string text = read_holder(fd);
+  ::close(fd);
+  const std::size_t process = text.rfind(kProcess);
+  if (!text.starts_with(kHost) || process == std::string::npos || process < kHost.size()) return std::nullopt;
+  LockHolder holder{.host = text.substr(kHost.size(), process - kHost.size())};
+  pid_t pid = 0;
+  const char* const digits = text.data() + process + kProcess.size();
+  std::from_chars(digits, text.data() + text.size(), pid);
+  holder.is_here = holder.host == host_name();
+  holder.is_alive = holder.is_here && pid > 0 && (::kill(pid, 0) == 0 || errno == EPERM);
+  return holder;
 }
 
 RunLock::RunLock(const fs::path& run_folder) : path_(run_folder / ".lock") {

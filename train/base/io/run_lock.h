@@ -1,12 +1,25 @@
 #pragma once
 
 #include <filesystem>
+#include <optional>
 #include <string>
 
 namespace moh {
 
 /// "host H, process P, since T", for people.
 std::string describe_this_process();
+
+/// The process that the lock of a run's folder names.
+struct LockHolder {
+  std::string host;
+  bool is_here = false;   ///< this machine is that host
+  bool is_alive = false;  ///< the process exists; known of a process on this machine alone
+};
+
+/// Who holds the lock of a run's folder, or ended without releasing it, by the text in `.lock`; none after a
+/// clean end, and where there is no such file. Takes no lock, as a process that starts meanwhile would find
+/// it.
+std::optional<LockHolder> lock_holder(const std::filesystem::path& run_folder);
 
 /// Keeps a second process from training in the same run folder. The lock is flock() on `.lock` in the folder,
 /// which the system releases however the process ends, so a lock cannot become stale. The text in the file
