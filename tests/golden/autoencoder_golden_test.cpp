@@ -21,7 +21,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-fs::path golden() {
+fs::path golden_autoencoder() {
   return fs::path(MOH_SOURCE_DIR) / "tests/golden/autoencoder";
 }
 
@@ -46,7 +46,7 @@ std::string replaced(std::string text, const std::string& from, const std::strin
 
 /// The folder of the golden model with another config.json.
 fs::path with_config(const TemporaryFolder& folder, const std::string& config) {
-  fs::copy_file(golden() / "diffusion_pytorch_model.safetensors",
+  fs::copy_file(golden_autoencoder() / "diffusion_pytorch_model.safetensors",
                 folder / "diffusion_pytorch_model.safetensors", fs::copy_options::overwrite_existing);
   std::ofstream(folder / "config.json", std::ios::binary) << config;
   return folder.path();
@@ -55,8 +55,8 @@ fs::path with_config(const TemporaryFolder& folder, const std::string& config) {
 }  // namespace
 
 TEST_CASE("autoencoder: encodes and decodes as diffusers does") {
-  const auto model = load_autoencoder(golden(), DType::kFloat32).model;
-  const SafetensorsFile expected(golden() / "expected.safetensors");
+  const auto model = load_autoencoder(golden_autoencoder(), DType::kFloat32).model;
+  const SafetensorsFile expected(golden_autoencoder() / "expected.safetensors");
   const LatentDistribution latents = model->encode(expected.tensor("images"));
   check_close(latents.mean, expected.tensor("mean"), 2e-5);
   check_close(latents.deviation, expected.tensor("deviation"), 2e-5);
@@ -65,8 +65,8 @@ TEST_CASE("autoencoder: encodes and decodes as diffusers does") {
 }
 
 TEST_CASE("autoencoder: bits do not depend on the batch and the number of threads") {
-  const auto model = load_autoencoder(golden(), DType::kFloat32).model;
-  const SafetensorsFile expected(golden() / "expected.safetensors");
+  const auto model = load_autoencoder(golden_autoencoder(), DType::kFloat32).model;
+  const SafetensorsFile expected(golden_autoencoder() / "expected.safetensors");
   const Tensor images = expected.tensor("images"), latents = expected.tensor("latents");
   const int before = num_threads();
   set_num_threads(1);
@@ -81,7 +81,7 @@ TEST_CASE("autoencoder: bits do not depend on the batch and the number of thread
 
 TEST_CASE("autoencoder: the earlier names of attention's weights are read, too") {
   const TemporaryFolder folder;
-  const SafetensorsFile file(golden() / "diffusion_pytorch_model.safetensors");
+  const SafetensorsFile file(golden_autoencoder() / "diffusion_pytorch_model.safetensors");
   std::vector<NamedTensor> tensors;
   for (const WeightInfo& info : file.tensors()) {
     std::string name = info.name;
@@ -92,15 +92,15 @@ TEST_CASE("autoencoder: the earlier names of attention's weights are read, too")
     }
     tensors.push_back({name, file.tensor(info)});
   }
-  with_config(folder, text_of(golden() / "config.json"));
+  with_config(folder, text_of(golden_autoencoder() / "config.json"));
   save_safetensors(folder / "diffusion_pytorch_model.safetensors", tensors);
-  const Tensor latents = SafetensorsFile(golden() / "expected.safetensors").tensor("latents");
+  const Tensor latents = SafetensorsFile(golden_autoencoder() / "expected.safetensors").tensor("latents");
   CHECK(same_bits(load_autoencoder(folder.path(), DType::kFloat32).model->decode(latents),
-                  load_autoencoder(golden(), DType::kFloat32).model->decode(latents)));
+                  load_autoencoder(golden_autoencoder(), DType::kFloat32).model->decode(latents)));
 }
 
 TEST_CASE("autoencoder: one of another kind, and damaged files, are refused by name") {
-  const std::string config = text_of(golden() / "config.json");
+  const std::string config = text_of(golden_autoencoder() / "config.json");
   const auto unsupported = [&](const std::string& from, const std::string& to, const std::string& why) {
     const TemporaryFolder folder;
     with_config(folder, replaced(config, from, to));
@@ -129,7 +129,7 @@ TEST_CASE("autoencoder: one of another kind, and damaged files, are refused by n
 }
 
 TEST_CASE("autoencoder: images of other sizes are refused") {
-  const auto model = load_autoencoder(golden(), DType::kFloat32).model;
+  const auto model = load_autoencoder(golden_autoencoder(), DType::kFloat32).model;
   CHECK_THROWS_WITH(model->encode(zeros({1, 10, 8, 3}, DType::kFloat32)), Catch::Contains("multiples of 4"));
   CHECK_THROWS_AS(model->encode(zeros({1, 8, 8, 4}, DType::kFloat32)), ShapeError);
   CHECK_THROWS_AS(model->decode(zeros({1, 8, 8, 3}, DType::kFloat32)), ShapeError);

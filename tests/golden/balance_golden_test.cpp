@@ -16,7 +16,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-Json golden() {
+Json golden_routers() {
   return Json::parse(std::ifstream(std::string(MOH_SOURCE_DIR) + "/tests/golden/balance/routers.json"));
 }
 
@@ -29,7 +29,7 @@ Tensor matrix(const Json& rows) {
   return tensor_of<double>({height, static_cast<std::int64_t>(all.size()) / height}, all);
 }
 
-RouterOptions options_of(const Json& file, const Json& golden_case) {
+RouterOptions balance_options(const Json& file, const Json& golden_case) {
   RouterOptions o{.heads = file["heads"], .num_shared = 0, .top_k = golden_case["top_k"]};
   o.groups = golden_case["groups"];
   o.balance_loss = BalanceLoss::kCv;
@@ -39,12 +39,12 @@ RouterOptions options_of(const Json& file, const Json& golden_case) {
 }  // namespace
 
 TEST_CASE("golden: the squared coefficient of variation of the heads' importance, and its gradient") {
-  const Json file = golden();
+  const Json file = golden_routers();
   REQUIRE(file["cases"].size() == 3);
   for (const Json& each : file["cases"]) {
     INFO("top " << each["top_k"] << " in " << each["groups"] << " groups");
     const Variable z(matrix(each["logits"]), true);
-    const Routing routing = route_heads({}, z, {}, file["tokens"], options_of(file, each));
+    const Routing routing = route_heads({}, z, {}, file["tokens"], balance_options(file, each));
     CHECK(routing.balance.value().item() == Approx(each["variation"].get<double>()).epsilon(1e-12));
     routing.balance.backward();
     const Tensor expected = matrix(each["gradient"]);
@@ -54,10 +54,10 @@ TEST_CASE("golden: the squared coefficient of variation of the heads' importance
 }
 
 TEST_CASE("golden: biases of the selection over twenty steps") {
-  const Json file = golden();
+  const Json file = golden_routers();
   for (const Json& each : file["cases"]) {
     INFO("top " << each["top_k"] << " in " << each["groups"] << " groups");
-    const RouterOptions options = options_of(file, each);
+    const RouterOptions options = balance_options(file, each);
     const Tensor bias = zeros({options.heads}, DType::kFloat64);
     REQUIRE(each["steps"].size() == 20);
     for (const Json& step : each["steps"]) {

@@ -14,7 +14,7 @@ using namespace moh::test;
 
 namespace {
 
-MohAttentionOptions options_of(const Json& file, const Json& golden_case) {
+MohAttentionOptions attention_options(const Json& file, const Json& golden_case) {
   MohConfig moh;
   moh.router = routers::kCondition;
   moh.shared_heads.every = file["shared"].get<std::vector<std::int64_t>>();
@@ -43,7 +43,7 @@ TEST_CASE("golden: heads chosen by the condition of a sample: gates, load-balanc
   const Shape shape{file["batch"], file["tokens"], file["width"]};
   for (const Json& each : file["cases"]) {
     INFO(each["scaling"]);
-    const MohAttention layer(options_of(file, each), Placement(DType::kFloat64));
+    const MohAttention layer(attention_options(file, each), Placement(DType::kFloat64));
     const Json& tensors = each["tensors"];
     for (const NamedParameter& p : layer.parameters())
       p.variable.value().copy_from(tensor_of_rows(tensors[p.name], p.variable.shape()));

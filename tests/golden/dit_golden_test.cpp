@@ -22,12 +22,6 @@ using namespace moh::test;
 
 namespace {
 
-constexpr double kBalanceWeight = 0.01;  // in the reference's loss
-
-std::string numbered(const std::string& what, std::size_t i) {
-  return "inter." + what + std::to_string(i);
-}
-
 PerLayer per_layer(const nlohmann::json& value) {
   if (value.is_number()) return value.get<std::int64_t>();
   return value.get<std::vector<std::int64_t>>();

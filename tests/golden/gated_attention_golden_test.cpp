@@ -2,32 +2,16 @@
 // float64.
 
 #include <catch2/catch.hpp>
-#include <fstream>
-#include <nlohmann/json.hpp>
-#include <string>
 #include <vector>
 
 #include "models/layers/moh_attention.h"
 #include "models/llm/llama_layers.h"
+#include "tests/golden/json_layers.h"
 
 using namespace moh;
+using namespace moh::test;
 
 namespace {
-
-using Json = nlohmann::json;
-using Rows = std::vector<std::vector<double>>;
-
-Json golden() {
-  return Json::parse(
-      std::ifstream(std::string(MOH_SOURCE_DIR) + "/tests/golden/gated_attention/layers.json"));
-}
-
-/// The rows as a tensor of the shape.
-Tensor tensor(const Json& json, const Shape& shape) {
-  std::vector<double> all;
-  for (const std::vector<double>& row : json.get<Rows>()) all.insert(all.end(), row.begin(), row.end());
-  return tensor_of<double>(shape, all);
-}
 
 AttentionGate gate_of(const Json& golden_case) {
   return golden_case["gate"] == "head" ? AttentionGate::kHead : AttentionGate::kElement;
@@ -46,16 +30,16 @@ void check_layer(const Module& layer, const Json& file, const Json& golden_case,
   std::vector<NamedParameter> leaves = layer.parameters();
   CHECK(leaves.size() + 1 == golden_case["tensors"].size());
   for (const NamedParameter& p : leaves)
-    p.variable.value().copy_from(tensor(golden_case["tensors"][p.name], p.variable.shape()));
-  leaves.push_back({"x", Variable(tensor(golden_case["tensors"]["x"], shape), true)});
+    p.variable.value().copy_from(tensor_of_rows(golden_case["tensors"][p.name], p.variable.shape()));
+  leaves.push_back({"x", Variable(tensor_of_rows(golden_case["tensors"]["x"], shape), true)});
   const Variable y = forward(leaves.back().variable);
-  const Tensor expected = tensor(golden_case["outputs"], shape);
+  const Tensor expected = tensor_of_rows(golden_case["outputs"], shape);
   for (std::int64_t i = 0; i < expected.numel(); ++i)
     CHECK(y.value().data<double>()[i] == Approx(expected.data<double>()[i]).epsilon(1e-10).margin(1e-12));
-  y.backward(tensor(golden_case["cotangent"], shape));
+  y.backward(tensor_of_rows(golden_case["cotangent"], shape));
   for (const NamedParameter& leaf : leaves) {
     INFO(leaf.name);
-    const Tensor direction = tensor(golden_case["directions"][leaf.name], leaf.variable.shape());
+    const Tensor direction = tensor_of_rows(golden_case["directions"][leaf.name], leaf.variable.shape());
     CHECK(dot(leaf.variable.grad(), direction) ==
           Approx(golden_case["derivatives"][leaf.name].get<double>()).epsilon(1e-6).margin(1e-8));
   }
@@ -87,7 +71,7 @@ void check_vision(const Json& file, const Json& golden_case) {
 }  // namespace
 
 TEST_CASE("golden: attention with a sigmoid gate per head and per element, and gradients") {
-  const Json file = golden();
+  const Json file = golden_layers("gated_attention");
   CHECK(file["cases"].size() == 4);
   for (const Json& each : file["cases"]) {
     INFO(each["layer"] << ", gate per " << each["gate"]);

@@ -59,6 +59,14 @@ class GoldenCase {
   mutable std::set<std::string> compared_;
 };
 
+/// Weight of the load-balance loss in the reference's loss.
+inline constexpr double kBalanceWeight = 0.01;
+
+/// The name of an intermediate value of layer or stage i.
+inline std::string numbered(const std::string& what, std::size_t i) {
+  return "inter." + what + std::to_string(i);
+}
+
 /// The reference's scalar test loss: the sum of `values` times `weights`, float32, in float64.
 double weighted_sum(const Tensor& values, const Tensor& weights);
 

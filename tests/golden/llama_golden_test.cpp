@@ -18,10 +18,6 @@ using namespace moh::test;
 
 namespace {
 
-std::string numbered(const std::string& what, std::size_t i) {
-  return "inter." + what + std::to_string(i);
-}
-
 /// The reference's selection, for ForwardContext::forced_top.
 std::vector<Tensor> imposed_choices(const GoldenCase& golden, const LlamaConfig& config) {
   std::vector<Tensor> choices;

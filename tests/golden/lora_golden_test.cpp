@@ -11,7 +11,7 @@ using namespace moh::test;
 
 namespace {
 
-LlamaConfig config_of(const Json& file, const Json& golden_case) {
+LlamaConfig adapted_config(const Json& file, const Json& golden_case) {
   LlamaConfig c = one_layer(file, golden_case);
   c.intermediate = file["inner"];
   c.norm_eps = file["eps"];
@@ -32,7 +32,7 @@ TEST_CASE("golden: a layer with low-rank adapters, dense and of selected heads, 
   const RopeTable table = rope_table(tokens, file["head_dim"], file["theta"], DType::kFloat64, kCpu);
   for (const Json& each : file["cases"]) {
     INFO("rank " << each["rank"] << ", routed " << each["routed"]);
-    const LlamaConfig config = config_of(file, each);
+    const LlamaConfig config = adapted_config(file, each);
     const LlamaLayer layer(config, 0, Placement(DType::kFloat64));
     std::vector<NamedParameter> leaves = layer.parameters();
     CHECK(leaves.size() + 1 == each["tensors"].size());

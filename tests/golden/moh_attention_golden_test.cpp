@@ -13,8 +13,6 @@ using namespace moh::test;
 
 namespace {
 
-constexpr double kBalanceWeight = 0.01;  // in the reference's loss
-
 /// One layer of a case: a whole file, or, with a name in front of those of its tensors, a part of one.
 struct LayerCase {
   const GoldenCase& golden;

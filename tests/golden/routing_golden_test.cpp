@@ -13,7 +13,7 @@ using namespace moh::test;
 
 namespace {
 
-LlamaConfig config_of(const Json& file, const Json& golden_case) {
+LlamaConfig routed_config(const Json& file, const Json& golden_case) {
   LlamaConfig c = one_layer(file, golden_case);
   c.moh.router = golden_case["router"] == "learned" ? routers::kLearned : routers::kQueryNorm;
   if (golden_case.contains("positions")) {
@@ -39,7 +39,7 @@ void check_layers(const Json& file) {
   const RopeTable table = rope_table(tokens, file["head_dim"], file["theta"], DType::kFloat64, kCpu);
   for (const Json& each : file["cases"]) {
     INFO(each["router"] << ", " << each["scaling"]);
-    const LlamaAttention layer(config_of(file, each), 0, Placement(DType::kFloat64));
+    const LlamaAttention layer(routed_config(file, each), 0, Placement(DType::kFloat64));
     const Json& tensors = each["tensors"];
     for (const NamedParameter& p : layer.parameters())
       p.variable.value().copy_from(tensor_of_rows(tensors[p.name]));

@@ -13,7 +13,7 @@ using namespace moh::test;
 
 namespace {
 
-LlamaConfig config_of(const Json& file, const Json& golden_case) {
+LlamaConfig switched_config(const Json& file, const Json& golden_case) {
   LlamaConfig c = one_layer(file, golden_case);
   c.switch_head = {golden_case["experts"], golden_case["top_k"]};
   if (golden_case["gate"] == "head") c.attention_gate = AttentionGate::kHead;
@@ -43,7 +43,7 @@ TEST_CASE("golden: mixtures of experts in values and outputs, gradients, and dec
   const RopeTable table = rope_table(tokens, file["head_dim"], file["theta"], DType::kFloat64, kCpu);
   for (const Json& each : file["cases"]) {
     INFO(each["top_k"] << " of " << each["experts"] << " experts of " << each["kv_heads"] << " KV heads");
-    const LlamaConfig config = config_of(file, each);
+    const LlamaConfig config = switched_config(file, each);
     const LlamaAttention layer(config, 0, Placement(DType::kFloat64));
     std::vector<NamedParameter> leaves = layer.parameters();
     CHECK(leaves.size() + 1 == each["tensors"].size());

@@ -35,7 +35,7 @@ MohConfig routing_in(const Json& golden_case) {
   return moh;
 }
 
-TranslationConfig config_of(const Json& file, const Json& golden_case) {
+TranslationConfig translation_config(const Json& file, const Json& golden_case) {
   TranslationConfig c;
   c.vocab_size = file["vocab"];
   c.encoder_layers = c.decoder_layers = 1;
@@ -105,7 +105,7 @@ TEST_CASE("golden: a training step of translation models, dense, MoH and MoA: lo
   for (const Json& each : file["cases"]) {
     for (const RecomputeLevel recompute : kRecomputeLevels) {
       INFO(each["name"] << ", recompute " << static_cast<int>(recompute));
-      TranslationConfig config = config_of(file, each);
+      TranslationConfig config = translation_config(file, each);
       config.recompute = recompute;
       const TranslationModel model(config, Placement(DType::kFloat64));
       REQUIRE(model.parameters().size() == each["tensors"].size());

@@ -24,12 +24,6 @@ using namespace moh::test;
 
 namespace {
 
-constexpr double kBalanceWeight = 0.01;  // in the reference's loss
-
-std::string numbered(const std::string& what, std::size_t i) {
-  return "inter." + what + std::to_string(i);
-}
-
 GridSize grid_from(const nlohmann::json& sides) {
   return {sides[0], sides[1]};
 }
