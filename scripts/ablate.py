@@ -17,7 +17,6 @@ of 28M to 90M parameters, one seed each; compare differences, not levels.
 
 import argparse
 import pathlib
-import sys
 
 import seeded_runs
 from reproduction.image_tables import SMALL, TABLES
@@ -92,12 +91,10 @@ def main(given=None):
     arguments = parse_arguments(given)
     rows = list(dict.fromkeys([arguments.base, *arguments.rows]))
     runs = {(row, seed): run_of(arguments, row, seed) for seed in arguments.seeds for row in rows}
-    try:
+    with seeded_runs.reported("ablate"):
         seeded_runs.check_settings(arguments.out, seeded_runs.settings_of(arguments))
         seeded_runs.train_all(arguments, runs.values(), lambda run: f"{top1(run):.2f}%")
         scores = {key: top1(run) for key, run in runs.items()}
-    except seeded_runs.Refused as refusal:
-        sys.exit(f"ablate: {refusal}")
     print(*table(scores, rows, arguments.base, arguments.seeds), sep="\n")
 
 

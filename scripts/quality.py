@@ -19,31 +19,68 @@ import argparse
 import json
 import pathlib
 import subprocess
-import sys
+import urllib.parse
+from dataclasses import dataclass
 
 import seeded_runs
 
 BLEU = pathlib.Path(__file__).resolve().with_name("bleu.sh")
 
 
-def parse_arguments(arguments=None):
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    seeded_runs.add_arguments(parser, "runs/quality", jobs=2, threads=1)
-    parser.add_argument("--data", required=True, help="a text, or a folder of pictures with train/ and test/")
-    parser.add_argument("--configs", nargs="+", type=pathlib.Path, default=[
-        pathlib.Path(f"configs/llm/tiny_shakespeare_{name}.yaml") for name in ("dense", "moh_75", "moh_50")])
+@dataclass(frozen=True)
+class Row:
+    """What is trained with each seed: a configuration, with settings of its own."""
+
+    config: pathlib.Path
+    settings: tuple = ()  # key=value
+
+    @property
+    def name(self):
+        return " ".join((self.config.stem, *self.settings))
+
+    def folder(self, seed):
+        """A name that no other row of these configurations has, and that says what the row is."""
+        return f"{self.config.stem}_{''.join(urllib.parse.quote(setting, safe='=,') + '_' for setting in self.settings)}{seed}"
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a row came to: the share of heads, and what ranks models, by seed."""
+
+    row: Row
+    heads: float
+    measure: str
+    scores: list
+
+
+def add_arguments(parser):
+    """Options of a script that compares rows over seeds."""
     parser.add_argument("--seeds", type=seeded_runs.seeds, default=[1, 2, 3], help="1,2,3")
     parser.add_argument("--bleu", type=int, metavar="N",
                         help="score held-out sentences, translated by the mean of a run's last N checkpoints, with scripts/bleu.sh")
-    options = parser.parse_args(arguments)
+
+
+def parsed(parser, parse):
+    """The options that parse() finds, where they can be followed."""
+    options = parse()
     if options.bleu and not BLEU.exists():
         parser.error(f"--bleu: expected {BLEU}, which is in the source tree alone")
     return options
 
 
-def run_of(arguments, config, seed):
-    return seeded_runs.Run(f"{config.stem}, seed {seed}", config, arguments.out / f"{config.stem}_{seed}",
-                           (f"seed={seed}", *seeded_runs.settings_of(arguments)))
+def parse_arguments(arguments=None):
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    seeded_runs.add_arguments(parser, "runs/quality", jobs=2, threads=1)
+    add_arguments(parser)
+    parser.add_argument("--data", required=True, help="a text, or a folder of pictures with train/ and test/")
+    parser.add_argument("--configs", nargs="+", type=pathlib.Path, default=[
+        pathlib.Path(f"configs/llm/tiny_shakespeare_{name}.yaml") for name in ("dense", "moh_75", "moh_50")])
+    return parsed(parser, lambda: parser.parse_args(arguments))
+
+
+def run_of(arguments, row, seed):
+    return seeded_runs.Run(f"{row.name}, seed {seed}", row.config, arguments.out / row.folder(seed),
+                           (*row.settings, f"seed={seed}", *seeded_runs.settings_of(arguments)))
 
 
 def bleu(arguments, run):
@@ -65,7 +102,10 @@ def moh(arguments, *command):
 
 
 def output_of(command):
-    done = subprocess.run(list(map(str, command)), stdout=subprocess.PIPE, text=True)
+    try:
+        done = subprocess.run(list(map(str, command)), stdout=subprocess.PIPE, text=True)
+    except OSError as error:
+        raise seeded_runs.no_program(error) from error
     if done.returncode != 0:
         raise seeded_runs.Refused(f"{' '.join(map(str, command))} ended with code {done.returncode}; its error is above")
     return done.stdout
@@ -90,32 +130,42 @@ def difference(scores, base, in_points):
     return seeded_runs.with_interval(pairs, "+.2f") + ("" if in_points else "%")
 
 
-def table(arguments):
-    runs = {config: [run_of(arguments, config, seed) for seed in arguments.seeds] for config in arguments.configs}
-    measured = {config: [measure(arguments, run) for run in of_config] for config, of_config in runs.items()}
-    scores = {config: [score for _, score in of_config] for config, of_config in measured.items()}
-    name = measured[arguments.configs[0]][0][0]
-    in_points, base = name != "loss", scores[arguments.configs[0]]
+def trained(arguments, rows):
+    """Trains each row with each seed, and returns a Result for each row."""
+    runs = {row: [run_of(arguments, row, seed) for seed in arguments.seeds] for row in rows}
+    folders = [run.folder for of_row in runs.values() for run in of_row]
+    if len(set(folders)) < len(rows) * len(arguments.seeds):
+        raise seeded_runs.Refused(f"expected configurations of different names, found {', '.join(str(row.config) for row in rows)}")
+    seeded_runs.check_settings(arguments.out, seeded_runs.settings_of(arguments))
+    seed_by_seed = [runs[row][i] for i in range(len(arguments.seeds)) for row in rows]
+    seeded_runs.train_all(arguments, seed_by_seed, lambda run: "{} {:.4f}".format(*measure(arguments, run)))
+    results = []
+    for row, of_row in runs.items():
+        names, scores = zip(*(measure(arguments, run) for run in of_row))
+        heads = seeded_runs.records(of_row[0].folder, "train")[-1].get("activated_heads", 1.0)
+        results.append(Result(row, heads, names[0], list(scores)))
+    return results
+
+
+def table(results, seeds):
+    """The lines of the table: a row for each result, with differences to the first, and a column for each key of their own settings."""
+    first = results[0]
+    in_points = first.measure != "loss"
     form = ".2f" if in_points else ".4f"
-    lines = ["| configuration | heads | " + " | ".join(f"seed {seed}" for seed in arguments.seeds) + f" | {name}, mean | to the first |",
-             "| --- | --- |" + " --- |" * (len(base) + 2)]
-    for config, of_config in runs.items():
-        heads = seeded_runs.records(of_config[0].folder, "train")[-1].get("activated_heads", 1.0)
-        lines.append("| " + " | ".join([
-            config.stem, f"{heads:.0%}", *(f"{each:{form}}" for each in scores[config]), seeded_runs.with_interval(scores[config], form),
-            "0" if config == arguments.configs[0] else difference(scores[config], base, in_points)]) + " |")
-    return lines
+    columns = ["configuration", *(setting.partition("=")[0] for setting in first.row.settings), "heads", *(f"seed {seed}" for seed in seeds),
+               f"{first.measure}, mean", "to the first"]
+    lines = [columns, ["---"] * len(columns)]
+    for result in results:
+        lines.append([result.row.config.stem, *(setting.partition("=")[2] for setting in result.row.settings), f"{result.heads:.0%}",
+                      *(f"{score:{form}}" for score in result.scores), seeded_runs.with_interval(result.scores, form),
+                      "0" if result is first else difference(result.scores, first.scores, in_points)])
+    return [f"| {' | '.join(cells)} |" for cells in lines]
 
 
 def main(given=None):
     arguments = parse_arguments(given)
-    runs = [run_of(arguments, config, seed) for seed in arguments.seeds for config in arguments.configs]
-    try:
-        seeded_runs.check_settings(arguments.out, seeded_runs.settings_of(arguments))
-        seeded_runs.train_all(arguments, runs, lambda run: "{} {:.4f}".format(*measure(arguments, run)))
-        print(*table(arguments), sep="\n")
-    except seeded_runs.Refused as refusal:
-        sys.exit(f"quality: {refusal}")
+    with seeded_runs.reported("quality"):
+        print(*table(trained(arguments, [Row(config) for config in arguments.configs]), arguments.seeds), sep="\n")
 
 
 if __name__ == "__main__":

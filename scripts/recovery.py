@@ -215,10 +215,8 @@ def main():
     arguments = parse_arguments()
     pyplot()
     out = arguments.out
-    try:
+    with seeded_runs.reported("recovery"):
         trainings = train_seeds(arguments)
-    except seeded_runs.Refused as refusal:
-        sys.exit(f"recovery: {refusal}")
     denses = [read_curve(of_seed.dense) for of_seed in trainings]
     curves = {label: [read_curve(of_seed.variants[label]) for of_seed in trainings]
               for label, _ in variants_of(arguments)}

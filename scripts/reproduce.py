@@ -26,7 +26,6 @@ heads_at_equal_compute is no table of the paper: every way to use fewer heads ov
 
 import argparse
 import shlex
-import signal
 import sys
 import time
 
@@ -109,15 +108,10 @@ def run_small(arguments, table, given):
     report.write(arguments.out, arguments.table, result)
 
 
-def stop(number, frame):
-    raise seeded_runs.Stopped
-
-
 def main(given=None):
     given = sys.argv[1:] if given is None else given
     arguments = parse_arguments(given)
-    signal.signal(signal.SIGTERM, stop)
-    try:
+    with seeded_runs.reported("reproduce"):
         if arguments.table is None:
             return list_tables()
         if arguments.table == equal_compute.NAME:
@@ -129,11 +123,6 @@ def main(given=None):
             return run_full(arguments, table)
         asked = arguments.budget or arguments.checkpoint or table.kind == "size"
         return run_small(arguments, table, given) if asked else describe(arguments, table)
-    except seeded_runs.Refused as refusal:
-        sys.exit(f"reproduce: {refusal}")
-    except KeyboardInterrupt:
-        print("reproduce: stopped; the same command continues", file=sys.stderr)
-        sys.exit(130)
 
 
 if __name__ == "__main__":

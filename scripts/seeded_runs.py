@@ -4,10 +4,12 @@ folder of its own; what is finished is not repeated, what was interrupted contin
 
 import argparse
 import concurrent.futures
+import contextlib
 import json
 import math
 import os
 import pathlib
+import signal
 import statistics
 import subprocess
 import sys
@@ -44,6 +46,23 @@ class Run:
     settings: tuple
 
 
+def stop(number, frame):
+    raise Stopped
+
+
+@contextlib.contextmanager
+def reported(script):
+    """Around a script's work: says what the user has to change, or, after Ctrl-C or SIGTERM, that the same command continues."""
+    signal.signal(signal.SIGTERM, stop)
+    try:
+        yield
+    except Refused as refusal:
+        sys.exit(f"{script}: {refusal}")
+    except KeyboardInterrupt:
+        print(f"{script}: stopped; the same command continues", file=sys.stderr)
+        sys.exit(130)
+
+
 def add_arguments(parser, out, jobs=1, threads=2):
     parser.add_argument("--moh", default=places.program(), help="the moh program (%(default)s)")
     parser.add_argument("--out", type=pathlib.Path, default=pathlib.Path(out), help="folder of the runs and of what is made of them")
@@ -62,8 +81,8 @@ def seeds(text):
 
 def settings_of(arguments):
     """What all runs have beside their configurations: the data, and the settings after --. --data is a text, or a folder of
-    pictures with train/ and test/."""
-    if any(setting.startswith("data.drawn=") for setting in arguments.settings):
+    pictures with train/ and test/; without it the configurations name theirs."""
+    if arguments.data is None or any(setting.startswith("data.drawn=") for setting in arguments.settings):
         return arguments.settings
     data = pathlib.Path(arguments.data)
     if data.is_dir() and (data / "train").is_dir():
