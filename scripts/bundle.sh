@@ -76,7 +76,7 @@ fill() {
   libraries_of "$program" | while read -r library; do strip --strip-unneeded -o "$to/lib/$(basename "$library")" "$library"; done
   cp -r "$root/configs" "$to/"
   git -C "$root" describe --always --dirty --exclude '*' --abbrev=12 >"$to/COMMIT" || echo unknown >"$to/COMMIT"
-  cp -r "$root"/scripts/{lib.sh,gpu_check.sh,gpu_check,bench_pytorch.py,model_settings.py,pytorch_bench} "$to/scripts/"
+  cp -r "$root"/scripts/{lib.sh,gpu_check.sh,gpu_check,bench_pytorch.py,model_settings.py,resolved_config.py,pytorch_bench} "$to/scripts/"
   cp "$root/docs/gpu_hour.md" "$to/"
   cp -r "$root"/{README.md,core,autograd,models} "$to/text/"
   find "$to/scripts" -name __pycache__ -prune -exec rm -r {} +

@@ -7,6 +7,7 @@ import statistics
 import subprocess
 from dataclasses import dataclass, field
 
+import resolved_config
 from pytorch_bench.cases import MohSide
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -74,7 +75,7 @@ class Runner:
     def resolved(self, config):
         """The resolved configuration, printed by `moh config`, from which both sides take their sizes."""
         if config not in self.configs:
-            self.configs[config] = read_resolved(self.text([self.moh, "config", *config]))
+            self.configs[config] = resolved_config.read(self.text([self.moh, "config", *config]))
         return self.configs[config]
 
     def measure(self, side, mode=None):
@@ -109,31 +110,6 @@ def json_objects(text):
         if isinstance(value, dict):
             objects.append(value)
     return objects
-
-
-def read_resolved(text):
-    """Parses the YAML that `moh config` prints: `key: value` lines, indented by two spaces a level. Numbers and lists of
-    numbers are parsed; other values stay strings, as the benchmarks need single words only."""
-    root = {}
-    open_sections = [root]
-    for line in text.splitlines():
-        key, _, value = line.strip().partition(":")
-        depth = (len(line) - len(line.lstrip(" "))) // 2
-        del open_sections[depth + 1:]
-        value = value.strip()
-        if value:
-            open_sections[depth][key] = read_value(value)
-        else:
-            open_sections[depth][key] = {}
-            open_sections.append(open_sections[depth][key])
-    return root
-
-
-def read_value(text):
-    try:
-        return json.loads(text)
-    except ValueError:
-        return text
 
 
 def score(side, records):

@@ -7,8 +7,8 @@ Each form keeps the width of a head. Counts are shares of the configuration's he
 import subprocess
 from dataclasses import dataclass
 
+import resolved_config
 import seeded_runs
-from pytorch_bench import measure
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ def base_of(moh, config, settings):
     result = subprocess.run(command, capture_output=True, text=True, check=False)
     if result.returncode != 0:
         raise seeded_runs.Refused(f"{' '.join(command)} ended with code {result.returncode}:\n{result.stderr.strip()}")
-    resolved = measure.read_resolved(result.stdout)
+    resolved = resolved_config.read(result.stdout)
     if resolved["task"] == "language_model":
         task, model = LANGUAGE, resolved["model"]
     elif resolved["task"] == "image_classification" and resolved["model"]["architecture"] == "vit":

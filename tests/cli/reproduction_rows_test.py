@@ -12,7 +12,7 @@ ROOT = pathlib.Path(os.environ["MOH_SOURCE_DIR"])
 sys.path.insert(0, str(ROOT / "scripts"))
 
 import reproduce
-from pytorch_bench import measure
+import resolved_config
 from reproduction import image_tables, moh
 
 ROWS = {(name, row.name): row for name, table in reproduce.TABLES.items() for row in table.rows}
@@ -56,7 +56,7 @@ def printed(config, settings=()):
 
 
 def read(table, row):
-    return measure.read_resolved(printed(ROWS[table, row].config, ROWS[table, row].settings))
+    return resolved_config.read(printed(ROWS[table, row].config, ROWS[table, row].settings))
 
 
 class Rows(support.MohTest):

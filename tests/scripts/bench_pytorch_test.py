@@ -21,6 +21,7 @@ MOH = os.environ.get("MOH_BINARY", "moh")
 
 sys.path[:0] = [str(SOURCE / "scripts"), str(SOURCE / "scripts" / "pytorch_bench")]
 import bench_pytorch  # noqa: E402
+import resolved_config  # noqa: E402
 from model_settings import routed  # noqa: E402
 from pytorch_bench import cases, isa, measure, report, routing  # noqa: E402
 from pytorch_bench.measure import BenchError  # noqa: E402
@@ -293,7 +294,7 @@ class ConfigTest(Folder):
         command = [MOH, "config", config, *settings, "train.batch_size=3"]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         self.assertEqual(done.returncode, 0, done.stderr)
-        config = measure.read_resolved(done.stdout)
+        config = resolved_config.read(done.stdout)
         self.assertEqual(config["train"]["batch_size"], 3)
         self.assertEqual(config["model"]["norm_eps"], 1e-5)
         self.assertEqual(config["model"]["moh"]["router"], "learned")
