@@ -22,9 +22,11 @@ install(DIRECTORY configs DESTINATION ${CMAKE_INSTALL_DATADIR}/moh)
 
 # Scripts of several files lie beside the configurations, as in the source tree (scripts/places.py); their commands are links to them.
 set(scripts_folder ${CMAKE_INSTALL_DATADIR}/moh/scripts)
-install(FILES scripts/model_settings.py scripts/places.py scripts/resolved_config.py scripts/seeded_runs.py DESTINATION ${scripts_folder})
+foreach(module metric_targets model_settings places resolved_config seeded_runs)
+  install(FILES scripts/${module}.py DESTINATION ${scripts_folder})
+endforeach()
 install(DIRECTORY scripts/lm_harness scripts/parquet_import scripts/reproduction DESTINATION ${scripts_folder} PATTERN __pycache__ EXCLUDE)
-foreach(script ablate from_parquet lm_eval quality recovery reproduce scaling sweep)
+foreach(script ablate export_metrics from_parquet lm_eval quality recovery reproduce scaling sweep)
   install(PROGRAMS scripts/${script}.py DESTINATION ${scripts_folder})
   string(REPLACE "_" "-" command moh-${script})
   file(RELATIVE_PATH target /${CMAKE_INSTALL_BINDIR} /${scripts_folder}/${script}.py)

@@ -33,8 +33,8 @@ class Install(unittest.TestCase):
         self.assertIn("top_k: 2", self.moh("config", self.prefix / "share/moh/configs/llm/quickstart.yaml"))
 
     def test_the_scripts_start(self):
-        for script in ("plot-run", "plot-heads", "import-tokens", "ablate", "from-parquet", "lm-eval", "quality", "recovery",
-                       "reproduce", "scaling", "sweep"):
+        for script in ("plot-run", "plot-heads", "import-tokens", "ablate", "export-metrics", "from-parquet", "lm-eval", "quality",
+                       "recovery", "reproduce", "scaling", "sweep"):
             self.assertIn("usage:", run("/usr/bin/python3", "-B", self.prefix / f"bin/moh-{script}", "--help"))
 
     def installed(self, script, *arguments):
