@@ -47,7 +47,8 @@ class Progress:
         rate = self.fresh / max(seconds, 1e-9)
         share = self.done / max(self.total, 1)
         left = (self.total - self.done) / max(rate, 1e-9)
-        print(f"\r[{'=' * int(30 * share):30}] {share:6.1%}  {rate:,.0f} rows/s  {left / 60:.0f} min left \x1b[K", end="", file=sys.stderr, flush=True)
+        print(f"\r[{'=' * int(30 * share):30}] {share:6.1%}  {rate:,.0f} rows/s  {left / 60:.0f} min left \x1b[K", end="", file=sys.stderr,
+              flush=True)
 
     def wrote(self, path, source):
         if not self.drawn:
@@ -147,7 +148,7 @@ def convert(options):
 def main(given=None):
     options = parse_arguments(given)
     if rows.pa is None:
-        sys.exit(f"from_parquet.py: this Python ({sys.executable}) has no PyArrow; install it with pip, into a virtual environment: pyarrow")
+        sys.exit(f"from_parquet.py: this Python ({sys.executable}) has no PyArrow; install pyarrow with pip, into a virtual environment")
     with reported("from_parquet"):
         try:
             convert(options)

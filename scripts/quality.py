@@ -152,8 +152,8 @@ def table(results, seeds):
     first = results[0]
     in_points = first.measure != "loss"
     form = ".2f" if in_points else ".4f"
-    columns = ["configuration", *(setting.partition("=")[0] for setting in first.row.settings), "heads", *(f"seed {seed}" for seed in seeds),
-               f"{first.measure}, mean", "to the first"]
+    columns = ["configuration", *(setting.partition("=")[0] for setting in first.row.settings), "heads",
+               *(f"seed {seed}" for seed in seeds), f"{first.measure}, mean", "to the first"]
     lines = [columns, ["---"] * len(columns)]
     for result in results:
         lines.append([result.row.config.stem, *(setting.partition("=")[2] for setting in result.row.settings), f"{result.heads:.0%}",

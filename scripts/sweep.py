@@ -50,7 +50,8 @@ def parse_arguments(given):
 
 def values_of(key, text):
     """The texts of the elements of a YAML list in brackets."""
-    refused = seeded_runs.Refused(f"{key}: expected a list of values, {key}=[VALUE,VALUE], found {text}; settings of all runs stand behind --")
+    refused = seeded_runs.Refused(f"{key}: expected a list of values, {key}=[VALUE,VALUE], found {text}; settings of all runs stand "
+                                  "behind --")
     text = text.strip()
     if not text.startswith("["):
         raise refused
@@ -97,7 +98,8 @@ def rows_of(words, common):
     settings = [[f"{key}={value}" for value in values_of(key, text)] for key, text in axes]
     rows = [quality.Row(config, of_row) for config in configs for of_row in itertools.product(*settings)]
     if len(rows) == 1:
-        raise seeded_runs.Refused("expected several rows to compare, found one; name another configuration, or a key with values: key=[VALUE,VALUE]")
+        raise seeded_runs.Refused("expected several rows to compare, found one; name another configuration, or a key with values: "
+                                  "key=[VALUE,VALUE]")
     return rows
 
 

@@ -20,7 +20,8 @@ def check_labels(source, options):
 
 def checked_label(label, where, classes):
     if label is None or label < 0 or (classes and label >= len(classes)):
-        raise Refused(f"{where}: label: expected a number of a class{f', 0 to {len(classes) - 1}' if classes else ', from 0 on'}, found {label}"
+        bounds = f"0 to {len(classes) - 1}" if classes else "from 0 on"
+        raise Refused(f"{where}: label: expected a number of a class, {bounds}, found {label}"
                       + ("; the pictures of a test split have no labels" if label == -1 else ""))
     return str(label).encode()
 

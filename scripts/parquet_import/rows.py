@@ -37,8 +37,8 @@ def paths_of(given):
     for text in given:
         path = pathlib.Path(text)
         if path.is_dir():
-            inside = sorted(file for file in path.rglob("*.parquet") if not any(part.startswith(".") for part in file.relative_to(path).parts))
-            of_text = [(file, file.relative_to(path)) for file in inside]
+            inside = [(file, file.relative_to(path)) for file in sorted(path.rglob("*.parquet"))]
+            of_text = [(file, below) for file, below in inside if not any(part.startswith(".") for part in below.parts)]
         else:
             names = [text] if path.exists() else sorted(glob.glob(text, recursive=True))
             of_text = [(pathlib.Path(name), pathlib.Path(pathlib.Path(name).name)) for name in names]
@@ -54,7 +54,8 @@ def sources_of(given):
     for path, below in paths_of(given):
         name = "-".join(below.with_suffix("").parts if below.suffix == ".parquet" else below.parts)
         if name in sources:
-            raise Refused(f"{path}: expected another name than {sources[name].path} has, as both become {name}; convert them into two folders")
+            raise Refused(f"{path}: expected another name than {sources[name].path} has, as both become {name}; convert them into two "
+                          "folders")
         file = opened(path)
         sources[name] = Source(path, name, file.schema_arrow, file.metadata.num_rows)
     return list(sources.values())
@@ -83,7 +84,8 @@ def column_of(source, wanted):
     known = [wanted] if wanted else ["text", "image"]
     found = [name for name in known if name in source.schema.names]
     if len(found) != 1:
-        raise Refused(f"{source.path}: column: expected {' or '.join(known)}, found {', '.join(source.schema.names)}; name one: --column NAME")
+        raise Refused(f"{source.path}: column: expected {' or '.join(known)}, found {', '.join(source.schema.names)}; name one: "
+                      "--column NAME")
     return found[0]
 
 

@@ -47,7 +47,8 @@ class Sweep(support.MohTest):
         of_first, of_last = found["rows"][0], found["rows"][-1]
         self.assertEqual(of_last["settings"], {"optim.learning_rate": "0.1", "optim.betas": "[0.8,0.9]"})
         for row, line in zip(found["rows"], rows):
-            self.assertEqual(row["scores"], [seeded_runs.last_evaluation(self.folder / "out" / folder)["loss"] for folder in row["folders"]])
+            losses = [seeded_runs.last_evaluation(self.folder / "out" / folder)["loss"] for folder in row["folders"]]
+            self.assertEqual(row["scores"], losses)
             self.assertEqual(line[4:6], [f"{score:.4f}" for score in row["scores"]])
         # The settings have reached the runs, and the differences are those of equal seeds.
         self.assertIn("betas: [0.8, 0.9]", (self.folder / "out" / of_last["folders"][0] / "config.yaml").read_text())
