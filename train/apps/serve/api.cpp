@@ -7,12 +7,12 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
-#include <random>
 #include <utility>
 
 #include "train/apps/serve/completion_json.h"
 #include "train/apps/serve/request_error.h"
 #include "train/apps/serve/token_text.h"
+#include "train/base/io/system_random.h"
 #include "train/base/log/progress.h"
 
 namespace moh {
@@ -51,7 +51,7 @@ void require_few_scores(const CompletionRequest& request, const std::vector<std:
 }
 
 std::vector<TextJob> jobs_of(const CompletionRequest& request, const std::vector<std::vector<TokenId>>& ids) {
-  const std::uint64_t seed = request.seed ? *request.seed : std::random_device{}();
+  const std::uint64_t seed = request.seed ? *request.seed : system_random();
   std::vector<TextJob> jobs;
   for (const std::vector<TokenId>& prompt : ids) {
     jobs.push_back({.prompt = prompt,

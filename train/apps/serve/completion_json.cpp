@@ -3,8 +3,9 @@
 #include <algorithm>
 #include <chrono>
 #include <nlohmann/json.hpp>
-#include <random>
 #include <utility>
+
+#include "train/base/io/system_random.h"
 
 namespace moh {
 
@@ -51,9 +52,8 @@ OrderedJson top_of(const TokenLogprobs& score, const TokenText& text) {
 }
 
 std::string new_id() {
-  static thread_local std::mt19937_64 draw(std::random_device{}());
   char text[32];
-  std::snprintf(text, sizeof text, "cmpl-%016llx", static_cast<unsigned long long>(draw()));
+  std::snprintf(text, sizeof text, "cmpl-%016llx", static_cast<unsigned long long>(system_random()));
   return text;
 }
 

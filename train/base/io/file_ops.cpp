@@ -9,7 +9,6 @@
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
-#include <random>
 #include <string>
 #include <system_error>
 #include <vector>
@@ -17,6 +16,7 @@
 #include "core/error.h"
 #include "train/base/io/failpoint.h"
 #include "train/base/io/printable.h"
+#include "train/base/io/system_random.h"
 
 namespace moh {
 
@@ -189,10 +189,8 @@ void remove_tree(const fs::path& path) {
 }
 
 std::string random_suffix() {
-  std::random_device source;
-  std::string bytes;
-  for (int i = 0; i < 8; ++i) bytes += static_cast<char>(source());
-  return hex_digits(bytes);
+  const std::uint64_t bits = system_random();
+  return hex_digits({reinterpret_cast<const char*>(&bits), sizeof bits});
 }
 
 }  // namespace moh
