@@ -93,7 +93,7 @@ endif()
 if(MOH_CUDNN STREQUAL "ON" AND NOT MOH_HAVE_CUDNN_FRONTEND)
   message(FATAL_ERROR "moh: MOH_CUDNN=ON, but CUDA, cuDNN's headers or its front end were not found "
                       "(${MOH_CUDNN_INCLUDE_DIR}, ${MOH_CUDNN_FRONTEND_INCLUDE_DIR}); scripts/setup.sh fetches the front end; "
-                      "or configure with -DMOH_CUDNN=OFF, scripts/bundle.sh --without-cudnn")
+                      "or configure with -DMOH_CUDNN=OFF (--without-cudnn of scripts/bundle.sh and scripts/package.sh)")
 endif()
 moh_status("cuDNN" "${MOH_HAVE_CUDNN}" "${MOH_CUDNN_INCLUDE_DIR}" "convolutions on a GPU"
            "convolutions on a GPU are refused, but for those of single channels or pixels")
