@@ -43,6 +43,19 @@ Tag: {tag}
 """
 
 
+# A command that is a link to a script beside its modules, as pip installs no links.
+LINK = """\
+#!python
+import pathlib
+import runpy
+import sys
+
+script = pathlib.Path(__file__).resolve().parents[1] / "{script}"
+sys.path[0] = str(script.parent)
+runpy.run_path(str(script), run_name="__main__")
+"""
+
+
 class PackageError(Exception):
     """An error that the user can mend."""
 
@@ -67,15 +80,17 @@ def python_tag(modules):
     return "cp{0}-cp{0}".format(*found)
 
 
-def script(data):
+def command(path, tree):
     """A script whose first line pip replaces by the interpreter of the environment; a program as it is."""
-    return re.sub(rb"\A#!.*python.*", b"#!python", data)
+    if path.is_symlink():
+        return LINK.format(script=path.resolve().relative_to(tree.resolve()).as_posix()).encode()
+    return re.sub(rb"\A#!.*python.*", b"#!python", path.read_bytes())
 
 
 def contents(tree, version, tag, package):
     """{name in the wheel: (bytes, whether it is executable)}, without RECORD."""
     data, info = f"moh-{version}.data", f"moh-{version}.dist-info"
-    files = {f"{data}/scripts/{path.name}": (script(path.read_bytes()), True) for path in (tree / "bin").iterdir()}
+    files = {f"{data}/scripts/{path.name}": (command(path, tree), True) for path in (tree / "bin").iterdir()}
     for folder in ("moh", "man", "bash-completion"):
         for path in (tree / "share" / folder).rglob("*"):
             if path.is_file():

@@ -112,6 +112,9 @@ class Package(unittest.TestCase):
         path = f"{venv}/bin"
         self.check_program("installed", "moh", venv / "share/moh/configs", path=path)
         self.assertIn("usage:", self.use("installed", "moh-plot-run", "--help", path=path))
+        self.assertIn("| tiny_shakespeare_moh_50 | 50% |", self.use(
+            "installed", "moh-quality", "--data", "text.txt", "--configs", "configs/llm/tiny_shakespeare_moh_50.yaml", "--seeds", "1", "--",
+            "train.steps=2", "train.batch_size=2", "data.sequence_length=16", "eval.max_tokens=64", path=path))
         self.assertEqual(self.use("installed", "python", "-c", "import moh; print(moh.program())", path=path), f"{venv}/bin/moh\n")
         self.assertIn("Usage: moh plan", self.use("installed", "python", "-m", "moh", "plan", "--help", path=path))
 
