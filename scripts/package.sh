@@ -77,19 +77,13 @@ fill() {
   done
 }
 
-# The local label of a version whose program not every machine can use: "+cuda13.0", "+native", or nothing.
+# label_of KERNELS TEXT: the local label of a version whose program not every machine can use, "+cuda13.0" or "+native", or nothing.
+# TEXT is what --version says.
 label_of() {
-  local kernels=$1 version=$2
-  local cuda=${version##*, CUDA }
-  if [ "$cuda" != "$version" ]; then
-    cuda=cuda${cuda%% *}
-  else
-    cuda=''
-  fi
-  if [ "$kernels" = all ]; then
-    kernels=''
-  fi
-  printf '%s' "${cuda:+.$cuda}${kernels:+.$kernels}" | sed 's/^\./+/'
+  local kernels=$1 text=$2 label=''
+  if [[ $text =~ ', CUDA '([0-9]+\.[0-9]+) ]]; then label=.cuda${BASH_REMATCH[1]}; fi
+  if [ "$kernels" != all ]; then label+=.$kernels; fi
+  printf '%s' "${label/#./+}"
 }
 
 "$root/scripts/setup.sh"
