@@ -97,6 +97,8 @@ class FromParquet(support.MohTest):
 
     def test_texts_become_json_lines(self):
         texts = self.web()
+        file = "fineweb-edu/data/CC-MAIN-2024-10/train-00000-of-00001.parquet"
+        self.assert_says(self.moh("data", "tokenize", "--input", file, "--output", "x", code=support.INPUT_ERROR), "scripts/from_parquet.py")
         self.convert("fineweb-edu/data/*/*-of-*.parquet", "--output", "lines", code=1)
         self.convert("fineweb-edu/data/CC-MAIN-2024-10/*.parquet", "--output", "lines")
         with pa.input_stream(str(self.folder / "lines/train-00000-of-00001.jsonl.zst"), compression="zstd") as lines:

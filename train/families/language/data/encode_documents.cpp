@@ -89,6 +89,7 @@ std::string_view fix_of(const std::string& path) {
   if (std::ranges::any_of(names_of_ids, [&](std::string_view ending) { return path.ends_with(ending); }))
     return "if it has token ids of another program, make a token file of it with scripts/import_tokens.py "
            "(docs/token_files.md)";
+  if (path.ends_with(".parquet")) return "make token files of it with scripts/from_parquet.py (docs/data.md)";
   return unreadable_format(path).empty() ? "" : kRecordsFix;
 }
 
