@@ -133,10 +133,6 @@ class ServeHttp(support.MohTest):
                 answer += piece
         self.assertTrue(answer.startswith(b"HTTP/1.1 200 "), answer)
 
-    def test_there_is_no_chat_and_the_answer_says_what_to_do(self):
-        error = self.server.post("/v1/chat/completions", {"messages": []}, status=404)["error"]
-        self.assertEqual(error["message"], "no chat endpoint; apply the template yourself and use /v1/completions")
-
     def test_what_is_no_json_is_said_with_its_place(self):
         _, _, data = self.server.request("POST", "/v1/completions", b'{"prompt": "a",\n "n": nul}', serve_support.JSON_TYPE)
         message = json.loads(data)["error"]["message"]

@@ -71,12 +71,12 @@ class Server:
     def complete(self, prompt, **parameters):
         return self.post("/v1/completions", {"prompt": prompt, **parameters})
 
-    def events(self, prompt, **parameters):
+    def events(self, prompt, path="/v1/completions", key="prompt", **parameters):
         """The data of a stream's events."""
         connection = http.client.HTTPConnection(*self.address, timeout=support.TIMEOUT_SECONDS)
         try:
-            body = json.dumps({"prompt": prompt, "stream": True, **parameters})
-            connection.request("POST", "/v1/completions", body, JSON_TYPE)
+            body = json.dumps({key: prompt, "stream": True, **parameters})
+            connection.request("POST", path, body, JSON_TYPE)
             response = connection.getresponse()
             assert response.status == 200, response.read()
             assert response.headers["Content-Type"] == "text/event-stream"

@@ -1,6 +1,7 @@
 #include <string_view>
 #include <vector>
 
+#include "train/apps/serve/chat_template.h"
 #include "train/apps/serve/completion_json.h"
 #include "train/apps/serve/request_error.h"
 #include "train/apps/serve/requests.h"
@@ -12,6 +13,7 @@ using namespace moh;
 
 const ByteTokenizer bytes_tokenizer;
 const TokenText token_text(bytes_tokenizer);
+const ChatTemplate chat_template(token_text, "{role}: {content}\n");
 
 std::vector<TokenId> ids_of(const Prompt& prompt) {
   if (const auto* const text = std::get_if<std::string>(&prompt))
@@ -50,6 +52,7 @@ void refused_or_read(Read read) {
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const std::string_view body(reinterpret_cast<const char*>(data), size);
   refused_or_read([&] { complete(body); });
+  refused_or_read([&] { chat_template.encode(parse_chat_request(body).messages, 1 << 16); });
   refused_or_read([&] { token_text.encode("prompt", parse_tokenize_request(body).prompt, true); });
   refused_or_read([&] {
     const std::vector<TokenId> tokens = parse_detokenize_request(body).tokens;

@@ -113,11 +113,13 @@ std::int32_t AddedTokens::longest_at(std::string_view text, std::size_t begin) c
   return longest;
 }
 
-void AddedTokens::split(std::string_view text, FunctionRef<void(const TextOrToken&)> emit) const {
+void AddedTokens::split(std::string_view text, FunctionRef<void(const TextOrToken&)> emit,
+                        Accepts accepts) const {
   std::size_t emitted = 0;  // where the part that is not emitted yet begins
   for (std::size_t i = 0; i < text.size() && !tokens_.empty();) {
     const std::int32_t found = begins_[static_cast<unsigned char>(text[i])] != 0 ? longest_at(text, i) : -1;
-    if (found < 0) {
+    if (found < 0 || !accepts(tokens_[static_cast<std::size_t>(found)], i,
+                              i + tokens_[static_cast<std::size_t>(found)].content.size())) {
       ++i;
       continue;
     }

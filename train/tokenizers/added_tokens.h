@@ -43,8 +43,13 @@ class AddedTokens {
   explicit AddedTokens(const std::vector<AddedToken>& tokens);
 
   bool empty() const { return tokens_.empty(); }
-  /// Calls emit for the parts of a text, in order; none is empty.
-  void split(std::string_view text, FunctionRef<void(const TextOrToken&)> emit) const;
+  /// Calls emit for the parts of a text, in order; none is empty. A token that `accepts` refuses at the bytes
+  /// [begin, end) is text like any other.
+  using Accepts = FunctionRef<bool(const AddedToken& token, std::size_t begin, std::size_t end)>;
+  void split(std::string_view text, FunctionRef<void(const TextOrToken&)> emit, Accepts accepts) const;
+  void split(std::string_view text, FunctionRef<void(const TextOrToken&)> emit) const {
+    split(text, emit, [](const AddedToken&, std::size_t, std::size_t) { return true; });
+  }
 
  private:
   /// A node of the trie of contents; children are a list.

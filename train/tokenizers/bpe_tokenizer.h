@@ -49,15 +49,19 @@ class BpeTokenizer final : public Tokenizer {
   const std::vector<TokenizerFile>& files() const override { return parts_.files; }
   void encode(std::string_view text, std::vector<TokenId>& ids) const override;
   void encode_rest(std::string_view text, std::vector<TokenId>& ids) const override;
+  void encode_trusted(std::string_view text, bool begins, Trusts trusts,
+                      std::vector<TokenId>& ids) const override;
   std::string_view token_bytes(TokenId id) const override;
   std::string_view special_text(TokenId id) const override;
 
  private:
-  void encode_text(std::string_view text, TextPlace place, std::vector<TokenId>& ids) const;
+  void encode_text(std::string_view text, TextPlace place, Trusts trusts, std::vector<TokenId>& ids) const;
+  void require_trusted(std::string_view text, Trusts trusts) const;
   void encode_between(std::string_view text, bool first, TextPlace place, std::vector<TokenId>& ids) const;
 
   BpeTokenizerParts parts_;
   AddedTokens in_text_, in_normalized_;
+  AddedTokens special_normalized_;  // those of in_normalized_ that are special, as they are written
   Bpe bpe_;
 };
 

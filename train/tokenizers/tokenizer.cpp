@@ -9,6 +9,7 @@
 
 #include "core/error.h"
 #include "train/base/io/printable.h"
+#include "train/tokenizers/added_tokens.h"
 
 namespace moh {
 
@@ -42,6 +43,25 @@ std::optional<TokenId> Tokenizer::beginning() const {
 const std::vector<TokenizerFile>& Tokenizer::files() const {
   static const std::vector<TokenizerFile> none;
   return none;
+}
+
+void Tokenizer::encode_trusted(std::string_view text, bool begins, Trusts trusts,
+                               std::vector<TokenId>& ids) const {
+  std::vector<AddedToken> special;
+  for (TokenId id = 0; id < vocab_size(); ++id) {
+    if (!special_text(id).empty()) special.push_back({.id = id, .content = std::string(special_text(id))});
+  }
+  AddedTokens(special).split(
+      text,
+      [&](const TextOrToken& part) {
+        if (part.token)
+          ids.push_back(*part.token);
+        else if (begins || part.text.data() != text.data())
+          encode(part.text, ids);
+        else
+          encode_rest(part.text, ids);
+      },
+      [&](const AddedToken&, std::size_t begin, std::size_t end) { return trusts(begin, end); });
 }
 
 std::uint64_t ByteTokenizer::content_hash() const {

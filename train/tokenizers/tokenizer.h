@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "core/function_ref.h"
 #include "train/tokenizers/token_id.h"
 
 namespace moh {
@@ -54,6 +55,16 @@ class Tokenizer {
   virtual void encode(std::string_view text, std::vector<TokenId>& ids) const = 0;
   /// Encodes a text that continues another: nothing is put before its first word.
   virtual void encode_rest(std::string_view text, std::vector<TokenId>& ids) const { encode(text, ids); }
+  /// Encodes a text of several authors, which must be UTF-8, as encode() does, but for special tokens (those
+  /// without text, such as "</s>"): they are found only where `trusts` says that all their bytes
+  /// [begin, end) come from who may write them, and what reads like one elsewhere is text. Tokenizers that
+  /// find no special tokens in a text (SentencePiece) find them here, and encode what lies between them piece
+  /// by piece. Throws DataError as encode() does, and for text that reads like a special token only after the
+  /// tokenizer has normalised it.
+  /// Without `begins` the text continues another, as of encode_rest().
+  using Trusts = FunctionRef<bool(std::size_t begin, std::size_t end)>;
+  virtual void encode_trusted(std::string_view text, bool begins, Trusts trusts,
+                              std::vector<TokenId>& ids) const;
   /// The text of an id in bytes, which need not be whole characters (see Utf8Stream). Throws ValueError for
   /// an id outside the vocabulary.
   virtual std::string_view token_bytes(TokenId id) const = 0;

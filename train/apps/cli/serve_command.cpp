@@ -61,13 +61,19 @@ int serve(const ServeArgs& args, const Families& families) {
 }  // namespace
 
 void add_serve(const Commands& commands) {
-  const auto [command, args] =
-      add_command(commands, "serve", "Serve a language model over HTTP, as OpenAI's completions API", serve);
+  const auto [command, args] = add_command(
+      commands, "serve", "Serve a language model over HTTP, as OpenAI's API of completions and chats", serve);
   ServeOptions& options = args.options;
   add_checkpoint(command, args.checkpoint);
   command.add_option("--host", options.http.host, "Address to listen at; 0.0.0.0: all, for other machines");
   command.add_option("--port", options.http.port, "Port to listen at; 0: any free one, which is logged");
   command.add_option("--name", options.model, "Name of the model for clients");
+  command
+      .add_option(
+          "--api-key", options.key,
+          "Key that clients have to give as 'Authorization: Bearer KEY'; others can read it in the list of "
+          "processes, but not in the variable")
+      ->envname("MOH_API_KEY");
   command.add_option("--max-batch", options.engine.max_batch, "Texts that are computed together");
   command.add_option("--max-queue", options.engine.max_queue,
                      "Texts that may wait; further requests are answered with 503");
@@ -96,6 +102,7 @@ void add_serve(const Commands& commands) {
 Examples:
   moh serve --checkpoint runs/llm/quickstart --port 8000
   curl http://127.0.0.1:8000/v1/completions -H 'Content-Type: application/json' -d '{"prompt": "The licence", "max_tokens": 20}'
+  curl http://127.0.0.1:8000/v1/chat/completions -H 'Content-Type: application/json' -d '{"messages": [{"role": "user", "content": "Who may copy it?"}]}'
   lm_eval --model local-completions --tasks hellaswag --model_args model=moh,base_url=http://127.0.0.1:8000/v1/completions)");
 }
 

@@ -4,12 +4,13 @@
 #include <cctype>
 #include <ctime>
 #include <functional>
+#include <iterator>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <utility>
 
-#include "train/apps/serve/completion_json.h"
+#include "train/apps/serve/api_key.h"
 #include "train/apps/serve/request_error.h"
 #include "train/apps/serve/token_text.h"
 #include "train/base/io/system_random.h"
@@ -22,8 +23,8 @@ namespace {
 using OrderedJson = nlohmann::ordered_json;
 
 constexpr std::string_view kGetPaths[] = {"/health", "/metrics", "/tokenizer_info", "/v1/models"};
-constexpr std::string_view kPostPaths[] = {"/v1/completions", "/tokenize", "/detokenize"};
-constexpr std::string_view kChatPath = "/v1/chat/completions";
+constexpr std::string_view kPostPaths[] = {"/v1/completions", "/v1/chat/completions", "/tokenize",
+                                           "/detokenize"};
 
 HttpReply json_reply(const OrderedJson& body) {
   return {.body = body.dump(-1, ' ', false, OrderedJson::error_handler_t::replace)};
@@ -59,6 +60,7 @@ std::vector<TextJob> jobs_of(const CompletionRequest& request, const std::vector
                     .pick = request.pick,
                     .seed = seed,
                     .stop = request.stop,
+                    .ends = {},
                     .n = request.n,
                     .scores_prompt = request.echo && request.logprobs.has_value(),
                     .logprobs = request.logprobs});
@@ -66,7 +68,8 @@ std::vector<TextJob> jobs_of(const CompletionRequest& request, const std::vector
   return jobs;
 }
 
-/// An answer to POST /v1/completions, whole or as a stream of server-sent events, as its tokens come.
+/// An answer to POST /v1/completions or /v1/chat/completions, whole or as a stream of server-sent events, as
+/// its tokens come.
 class CompletionReply final : public ReplySource {
  public:
   CompletionReply(std::shared_ptr<Completion> completion, CompletionJson json,
@@ -132,9 +135,11 @@ class CompletionReply final : public ReplySource {
 
 }  // namespace
 
-Api::Api(Engine& engine, const TokenText& text, Options options, ServerMetrics& metrics)
+Api::Api(Engine& engine, const TokenText& text, const ChatTemplate& chat, Options options,
+         ServerMetrics& metrics)
     : engine_(engine),
       text_(text),
+      chat_(chat),
       options_(std::move(options)),
       metrics_(metrics),
       started_(std::time(nullptr)) {}
@@ -145,14 +150,20 @@ std::string Api::label_of(const std::string& path) {
 }
 
 HttpReply Api::answer(const HttpRequest& request) {
+  if (!options_.key.empty() && request.path != "/health" &&
+      !has_api_key(request.authorization, options_.key)) {
+    HttpReply refusal =
+        error_reply(401, "expected the header 'Authorization: Bearer KEY' with the server's API key", "",
+                    "invalid_api_key");
+    refusal.headers.emplace_back("WWW-Authenticate", "Bearer");
+    return refusal;
+  }
   const bool is_get = request.method == "GET" || request.method == "HEAD";
   const bool gets =
       std::ranges::count(kGetPaths, request.path) > 0 || request.path.starts_with("/v1/models/");
   const bool posts = std::ranges::count(kPostPaths, request.path) > 0;
   if (gets && is_get) return get(request.path);
   if (posts && request.method == "POST") return post(request);
-  if (request.path == kChatPath)
-    throw RequestError(404, "no chat endpoint; apply the template yourself and use /v1/completions");
   if (!gets && !posts) throw RequestError(404, "there is nothing at this path");
   HttpReply reply = error_reply(405, "expected method " + std::string(gets ? "GET" : "POST"));
   reply.headers.emplace_back("Allow", gets ? "GET, HEAD" : "POST");
@@ -180,6 +191,7 @@ HttpReply Api::get(const std::string& path) const {
 HttpReply Api::post(const HttpRequest& request) {
   require_json(request);
   if (request.path == "/v1/completions") return complete(request.body);
+  if (request.path == "/v1/chat/completions") return chat(request.body);
   return request.path == "/tokenize" ? tokenize(request.body) : detokenize(request.body);
 }
 
@@ -211,17 +223,36 @@ HttpReply Api::complete(std::string_view body) {
   const CompletionRequest wanted = parse_completion_request(body, options_.limits);
   if (!wanted.model.empty()) require_model(wanted.model);
   const std::vector<std::vector<TokenId>> ids = ids_of(wanted.prompts);
-  std::vector<TextJob> jobs = jobs_of(wanted, ids);
+  return generate(wanted, ids, jobs_of(wanted, ids), AnswerForm::kText, begin);
+}
+
+HttpReply Api::chat(std::string_view body) {
+  const double begin = monotonic_seconds();
+  ChatRequest wanted = parse_chat_request(body);
+  CompletionRequest& answer = wanted.answer;
+  if (!answer.model.empty()) require_model(answer.model);
+  const std::vector<TokenId> prompt = chat_.encode(wanted.messages, options_.max_positions - 1);
+  answer.max_tokens = wanted.max_tokens.value_or(options_.max_positions - std::ssize(prompt));
+  answer.prompts = {prompt};
+  std::vector<TextJob> jobs = jobs_of(answer, {prompt});
+  jobs[0].ends = chat_.ends();
+  std::ranges::copy(chat_.stops(), std::back_inserter(jobs[0].stop));
+  return generate(answer, {prompt}, std::move(jobs), AnswerForm::kChat, begin);
+}
+
+/// Begins what was asked for, which an object of `form` answers.
+HttpReply Api::generate(const CompletionRequest& request, const std::vector<std::vector<TokenId>>& ids,
+                        std::vector<TextJob> jobs, AnswerForm form, double begin) {
   engine_.check(jobs);  // before the answer has a copy of the prompt for each text
-  require_few_scores(wanted, ids);
-  CompletionJson json(wanted, ids, options_.model, text_);
+  require_few_scores(request, ids);
+  CompletionJson json(request, ids, options_.model, text_, form);
   std::shared_ptr<Completion> completion = engine_.submit(std::move(jobs));
   HttpReply reply;
-  reply.streams = wanted.stream;
+  reply.streams = request.stream;
   reply.source = std::make_shared<CompletionReply>(
-      std::move(completion), std::move(json), wanted,
+      std::move(completion), std::move(json), request,
       [this, begin] { metrics_.first_token_seconds.observe(monotonic_seconds() - begin); });
-  if (wanted.stream) {
+  if (request.stream) {
     reply.content_type = "text/event-stream";
     reply.headers = {{"Cache-Control", "no-cache"}};
   }
@@ -231,7 +262,9 @@ HttpReply Api::complete(std::string_view body) {
 HttpReply Api::tokenize(std::string_view body) const {
   const TokenizeRequest wanted = parse_tokenize_request(body);
   if (!wanted.model.empty()) require_model(wanted.model);
-  const std::vector<TokenId> ids = text_.encode("prompt", wanted.prompt, wanted.add_special_tokens);
+  const std::vector<TokenId> ids = wanted.messages.empty()
+                                       ? text_.encode("prompt", wanted.prompt, wanted.add_special_tokens)
+                                       : chat_.encode(wanted.messages, options_.max_positions);
   return json_reply({{"count", ids.size()}, {"max_model_len", options_.max_positions}, {"tokens", ids}});
 }
 

@@ -23,6 +23,7 @@ struct TextJob {
   PickOptions pick;                      ///< as of generate_text
   std::uint64_t seed = 0;                ///< text number i of the prompt has seed + i
   std::vector<std::string> stop;         ///< texts before which to stop
+  std::vector<TokenId> ends;             ///< tokens that end the text, besides those of the model
   std::int64_t n = 1;                    ///< texts
   bool scores_prompt = false;            ///< score the prompt's tokens, too
   std::optional<std::int64_t> logprobs;  ///< score tokens, with so many of the most probable ones

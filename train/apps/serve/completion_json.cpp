@@ -51,10 +51,20 @@ OrderedJson top_of(const TokenLogprobs& score, const TokenText& text) {
   return top;
 }
 
-std::string new_id() {
-  char text[32];
-  std::snprintf(text, sizeof text, "cmpl-%016llx", static_cast<unsigned long long>(system_random()));
+std::string new_id(AnswerForm form) {
+  char text[40];
+  std::snprintf(text, sizeof text, "%s-%016llx", form == AnswerForm::kChat ? "chatcmpl" : "cmpl",
+                static_cast<unsigned long long>(system_random()));
   return text;
+}
+
+/// A token of an answer to a chat.
+OrderedJson chat_token(TokenId id, float logprob, const TokenText& text) {
+  OrderedJson bytes = OrderedJson::array();
+  for (const char byte : text.bytes(id)) bytes.push_back(static_cast<unsigned char>(byte));
+  OrderedJson token = {{"token", text.name(id)}, {"logprob", static_cast<double>(logprob)}};
+  token["bytes"] = std::move(bytes);
+  return token;
 }
 
 const char* name_of(Finish finish) {
@@ -72,12 +82,17 @@ struct CompletionJson::State {
     CharacterCount characters;     ///< of the tokens so far
     std::int64_t prompt_left = 0;  ///< tokens of the prompt whose scores come first
     std::string echo;              ///< until the first piece
+    bool begun = false;            ///< a chunk was sent, which had the role
     bool is_text = false;          ///< the prompt came as text, which has no special tokens
   };
 
   /// The scores of a piece; those of earlier ones are forgotten if `fresh`.
   void add_scores(Choice& choice, const TextPiece& piece) const {
     for (const TokenLogprobs& score : piece.scores) {
+      if (form == AnswerForm::kChat) {
+        add_chat_score(choice, score);
+        continue;
+      }
       const bool of_prompt = choice.prompt_left > 0;
       choice.tokens.push_back(text.name(score.id));
       choice.logprobs.push_back(score.logprob ? OrderedJson(static_cast<double>(*score.logprob))
@@ -88,6 +103,15 @@ struct CompletionJson::State {
       // The prompt and what follows it become text apart.
       if (of_prompt && --choice.prompt_left == 0) choice.characters.finish();
     }
+  }
+
+  /// Scores of generated tokens, all of which have a log-probability.
+  void add_chat_score(Choice& choice, const TokenLogprobs& score) const {
+    OrderedJson token = chat_token(score.id, *score.logprob, text);
+    OrderedJson top = OrderedJson::array();
+    for (const TokenLogprob& other : score.top) top.push_back(chat_token(other.id, other.logprob, text));
+    token["top_logprobs"] = std::move(top);
+    choice.tokens.push_back(std::move(token));
   }
 
   /// The bytes that a token adds to the text.
@@ -107,10 +131,14 @@ struct CompletionJson::State {
     generated += piece.tokens;
   }
 
-  /// Takes the scores out of the choice: a copy of many would take much memory.
-  OrderedJson json_of(Choice& choice, std::size_t index) const {
+  /// The parts of a choice that are new, by the form of the answer. Takes the scores out of the choice: a
+  /// copy of many would take much memory.
+  OrderedJson json_of(Choice& choice, std::size_t index, bool is_chunk) const {
     OrderedJson logprobs = nullptr;
-    if (has_logprobs) {
+    if (has_logprobs && form == AnswerForm::kChat) {
+      logprobs = OrderedJson::object();
+      logprobs["content"] = std::exchange(choice.tokens, OrderedJson::array());
+    } else if (has_logprobs) {
       logprobs = OrderedJson::object();
       logprobs["tokens"] = std::exchange(choice.tokens, OrderedJson::array());
       logprobs["token_logprobs"] = std::exchange(choice.logprobs, OrderedJson::array());
@@ -119,7 +147,15 @@ struct CompletionJson::State {
     }
     OrderedJson result = OrderedJson::object();
     result["index"] = index;
-    result["text"] = std::exchange(choice.text, {});
+    if (form == AnswerForm::kChat) {
+      OrderedJson message = OrderedJson::object();
+      if (!std::exchange(choice.begun, true)) message["role"] = "assistant";
+      if (!is_chunk || message.contains("role") || !choice.text.empty())
+        message["content"] = std::exchange(choice.text, {});
+      result[is_chunk ? "delta" : "message"] = std::move(message);
+    } else {
+      result["text"] = std::exchange(choice.text, {});
+    }
     result["logprobs"] = std::move(logprobs);
     result["finish_reason"] = choice.finish;
     return result;
@@ -130,14 +166,19 @@ struct CompletionJson::State {
             {"completion_tokens", generated},
             {"total_tokens", prompt_tokens + generated}};
   }
-  OrderedJson object(OrderedJson choice_list) const {
-    OrderedJson result = {{"id", id}, {"object", "text_completion"}, {"created", created}, {"model", model}};
+  OrderedJson object(OrderedJson choice_list, bool is_chunk) const {
+    const char* const kind = form == AnswerForm::kText ? "text_completion"
+                             : is_chunk                ? "chat.completion.chunk"
+                                                       : "chat.completion";
+    OrderedJson result = {{"id", id}, {"object", kind}, {"created", created}, {"model", model}};
     result["choices"] = std::move(choice_list);  // a list of initial values would copy it
     return result;
   }
 
   const TokenText& text;
-  std::string model, id = new_id();
+  std::string model;
+  AnswerForm form = AnswerForm::kText;
+  std::string id = new_id(form);
   std::int64_t created =
       std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch())
           .count();
@@ -147,8 +188,8 @@ struct CompletionJson::State {
 };
 
 CompletionJson::CompletionJson(const CompletionRequest& request, const std::vector<std::vector<TokenId>>& ids,
-                               std::string model, const TokenText& text)
-    : state_(new State{.text = text, .model = std::move(model)}) {
+                               std::string model, const TokenText& text, AnswerForm form)
+    : state_(new State{.text = text, .model = std::move(model), .form = form}) {
   state_->has_logprobs = request.logprobs.has_value();
   for (std::size_t i = 0; i < ids.size(); ++i) {
     state_->prompt_tokens += std::ssize(ids[i]);
@@ -181,8 +222,8 @@ void CompletionJson::add(const TextPiece& piece) {
 std::string CompletionJson::whole() {
   OrderedJson choices = OrderedJson::array();
   for (std::size_t i = 0; i < state_->choices.size(); ++i)
-    choices.push_back(state_->json_of(state_->choices[i], i));
-  OrderedJson object = state_->object(std::move(choices));
+    choices.push_back(state_->json_of(state_->choices[i], i, /*is_chunk=*/false));
+  OrderedJson object = state_->object(std::move(choices), /*is_chunk=*/false);
   object["usage"] = state_->usage();
   return dump(object);
 }
@@ -191,11 +232,12 @@ std::string CompletionJson::chunk(const TextPiece& piece) {
   State::Choice& choice = state_->choices[piece.choice];
   state_->add(choice, piece);
   if (choice.text.empty() && choice.tokens.empty() && choice.finish.is_null()) return {};
-  return dump(state_->object(OrderedJson::array({state_->json_of(choice, piece.choice)})));
+  return dump(state_->object(OrderedJson::array({state_->json_of(choice, piece.choice, /*is_chunk=*/true)}),
+                             /*is_chunk=*/true));
 }
 
 std::string CompletionJson::usage_chunk() const {
-  OrderedJson object = state_->object(OrderedJson::array());
+  OrderedJson object = state_->object(OrderedJson::array(), /*is_chunk=*/true);
   object["usage"] = state_->usage();
   return dump(object);
 }

@@ -11,13 +11,18 @@
 
 namespace moh {
 
-/// The JSON of an answer to POST /v1/completions: OpenAI's objects of type text_completion, whole or as the
-/// chunks of a stream.
+/// The form of an answer.
+enum class AnswerForm {
+  kText,  ///< to POST /v1/completions: OpenAI's objects of type text_completion
+  kChat   ///< to POST /v1/chat/completions: chat.completion, chat.completion.chunk
+};
+
+/// The JSON of an answer, whole or as the chunks of a stream.
 class CompletionJson {
  public:
   /// `ids` are the tokens of the request's prompts. `text` must outlive the object.
   CompletionJson(const CompletionRequest& request, const std::vector<std::vector<TokenId>>& ids,
-                 std::string model, const TokenText& text);
+                 std::string model, const TokenText& text, AnswerForm form = AnswerForm::kText);
   ~CompletionJson();
   CompletionJson(CompletionJson&&) noexcept;
 

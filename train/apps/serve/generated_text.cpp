@@ -16,7 +16,8 @@ GeneratedText::GeneratedText(std::shared_ptr<Completion> completion, std::size_t
 
 bool GeneratedText::ends(TokenId id) const {
   return id == rules_.text.tokenizer().end_of_document() ||
-         std::ranges::find(rules_.ends, id) != rules_.ends.end();
+         std::ranges::find(rules_.ends, id) != rules_.ends.end() ||
+         std::ranges::find(job_.ends, id) != job_.ends.end();
 }
 
 void GeneratedText::draw(std::span<const float> logits, std::vector<TokenLogprobs> scores) {

@@ -226,7 +226,7 @@ bool HttpParser::keeps_alive() const {
 HttpRequest HttpParser::take() {
   Fields& head = state_->parser->get();
   return {method(), path(), std::string(value_of(head, http::field::content_type)),
-          std::exchange(head.body(), {})};
+          std::string(value_of(head, http::field::authorization)), std::exchange(head.body(), {})};
 }
 
 void HttpParser::next() {

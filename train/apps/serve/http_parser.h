@@ -14,6 +14,7 @@ struct HttpRequest {
   std::string method;
   std::string path;  ///< decoded, without scheme, host and query
   std::string content_type;
+  std::string authorization;  ///< the header of that name
   std::string body;
 };
 

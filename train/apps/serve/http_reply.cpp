@@ -24,13 +24,15 @@ std::string line(const std::string& name, const std::string& value) {
 
 }  // namespace
 
-HttpReply error_reply(int status, const std::string& message, const std::string& param) {
+HttpReply error_reply(int status, const std::string& message, const std::string& param,
+                      const std::string& code) {
   using Json = nlohmann::ordered_json;
+  const auto or_null = [](const std::string& text) { return text.empty() ? Json(nullptr) : Json(text); };
   const Json body = {{"error",
                       {{"message", message},
                        {"type", status < 500 ? "invalid_request_error" : "server_error"},
-                       {"param", param.empty() ? Json(nullptr) : Json(param)},
-                       {"code", nullptr}}}};
+                       {"param", or_null(param)},
+                       {"code", or_null(code)}}}};
   return {.status = status, .body = body.dump(-1, ' ', false, Json::error_handler_t::replace)};
 }
 

@@ -39,7 +39,8 @@ class ReplySource {
 };
 
 /// The answer to a request that failed; the body is as OpenAI's API has it.
-HttpReply error_reply(int status, const std::string& message, const std::string& param = {});
+HttpReply error_reply(int status, const std::string& message, const std::string& param = {},
+                      const std::string& code = {});
 /// The answer to a request that ended with the exception that is being handled.
 HttpReply current_exception_reply() noexcept;
 

@@ -40,7 +40,28 @@ constexpr std::string_view kOfCompletions[] = {"model",
                                                "logit_bias",
                                                "best_of",
                                                "user"};
-constexpr std::string_view kOfTokenize[] = {"model", "prompt", "add_special_tokens"};
+constexpr std::string_view kOfChats[] = {"model",
+                                         "messages",
+                                         "max_tokens",
+                                         "max_completion_tokens",
+                                         "temperature",
+                                         "top_p",
+                                         "top_k",
+                                         "seed",
+                                         "stop",
+                                         "n",
+                                         "logprobs",
+                                         "top_logprobs",
+                                         "stream",
+                                         "stream_options",
+                                         "frequency_penalty",
+                                         "presence_penalty",
+                                         "logit_bias",
+                                         "user",
+                                         "tools",
+                                         "tool_choice",
+                                         "response_format"};
+constexpr std::string_view kOfTokenize[] = {"model", "prompt", "messages", "add_special_tokens"};
 constexpr std::string_view kOfDetokenize[] = {"model", "tokens"};
 
 std::string shown(const Json& value) {
@@ -312,36 +333,136 @@ bool includes_usage(Parameters& parameters, bool stream) {
   return options.value("include_usage", false);
 }
 
-}  // namespace
+constexpr std::int64_t kMostTokens = 1 << 30;  // the model has fewer positions
 
-CompletionRequest parse_completion_request(std::string_view body, const RequestLimits& limits) {
-  constexpr std::int64_t kMostTokens = 1 << 30;  // the model has fewer positions
-  Parameters parameters(body, kOfCompletions, limits);
+/// What requests for completions and chats have in common.
+CompletionRequest common_of(Parameters& parameters) {
   CompletionRequest request;
   request.model = parameters.text("model");
-  request.prompts = prompts_of(parameters);
-  request.max_tokens = parameters.integer("max_tokens", 0, kMostTokens).value_or(request.max_tokens);
   request.pick = pick_of(parameters);
   constexpr auto kAny = std::numeric_limits<std::int64_t>::max();
   if (const std::optional<std::int64_t> seed = parameters.integer("seed", -kAny, kAny))
     request.seed = static_cast<std::uint64_t>(*seed);
   request.stop = stops_of(parameters);
   request.n = parameters.integer("n", 1, kMaxTextsOfPrompt).value_or(1);
-  request.echo = parameters.flag("echo", false);
-  request.logprobs = parameters.integer("logprobs", 0, kMaxLogprobs);
   request.stream = parameters.flag("stream", false);
   request.include_usage = includes_usage(parameters, request.stream);
   refuse_unsupported(parameters, request.n);
+  return request;
+}
+
+/// Each message has a few values.
+constexpr RequestLimits kLimitsOfChat = {.prompts = 16 * kMaxMessages, .prompt_tokens = 0};
+
+/// The text of a message: a text, or a list of parts of the type text, which are lines.
+std::string content_of(const std::string& where, const Json& content) {
+  constexpr std::string_view kForms = "a text, or a list of parts {\"type\": \"text\", \"text\": TEXT}";
+  if (content.is_string()) return content.get<std::string>();
+  if (!content.is_array() || content.empty()) throw bad_parameter(where + ".content", kForms, shown(content));
+  std::string text;
+  for (const Json& part : content) {
+    const bool is_text = part.is_object() && part.size() == 2 && part.contains("type") &&
+                         part["type"] == "text" && part.contains("text") && part["text"].is_string();
+    if (!is_text) throw bad_parameter(where + ".content", kForms, "a list with another part");
+    if (&part != &content.front()) text += '\n';
+    text += part["text"].get_ref<const std::string&>();
+  }
+  return text;
+}
+
+ChatMessage message_of(const std::string& where, const Json& value) {
+  constexpr std::string_view kRoles[] = {"system", "user", "assistant"};
+  constexpr std::string_view kForm = "an object with role and content";
+  if (!value.is_object()) throw bad_parameter(where, kForm, shown(value));
+  for (const auto& [key, part] : value.items()) {
+    if (key != "role" && key != "content" && !part.is_null())
+      throw bad_parameter(where, kForm,
+                          "the key '" + printable(key, 60) + "', which this server does not know");
+  }
+  const Json role = value.value("role", Json());
+  if (role == "tool" || role == "function")
+    throw bad_parameter(where + ".role", "system, user or assistant (this server calls no tools)",
+                        shown(role));
+  if (!role.is_string() || std::ranges::count(kRoles, role.get_ref<const std::string&>()) == 0)
+    throw bad_parameter(where + ".role", "system, user or assistant", shown(role));
+  return {role.get<std::string>(), content_of(where, value.value("content", Json()))};
+}
+
+std::vector<ChatMessage> messages_of(Parameters& parameters) {
+  const std::string expected = "a list of 1 to " + std::to_string(kMaxMessages) + " messages";
+  const Json& value = parameters.required("messages", expected);
+  if (!value.is_array() || value.empty() || std::ssize(value) > kMaxMessages)
+    throw bad_parameter("messages", expected, shown(value));
+  std::vector<ChatMessage> messages;
+  for (std::size_t i = 0; i < value.size(); ++i)
+    messages.push_back(message_of("messages[" + std::to_string(i) + "]", value[i]));
+  return messages;
+}
+
+/// Parameters of chats that are accepted as long as they ask for nothing.
+void refuse_tools(Parameters& parameters) {
+  if (const Json& tools = parameters.get("tools"); !tools.is_null() && tools != Json::array())
+    throw bad_parameter("tools", "none (this server calls no tools)", shown(tools));
+  if (const Json& choice = parameters.get("tool_choice"); !choice.is_null() && choice != "none")
+    throw bad_parameter("tool_choice", "none (this server calls no tools)", shown(choice));
+  if (const Json& format = parameters.get("response_format");
+      !format.is_null() && format != Json{{"type", "text"}})
+    throw bad_parameter("response_format", "{\"type\": \"text\"} (this server writes text as it comes)",
+                        shown(format));
+}
+
+std::optional<std::int64_t> chat_tokens_of(Parameters& parameters) {
+  const auto tokens = parameters.integer("max_tokens", 1, kMostTokens);
+  const auto completion = parameters.integer("max_completion_tokens", 1, kMostTokens);
+  if (tokens && completion && *tokens != *completion)
+    throw bad_parameter("max_tokens", "the number of max_completion_tokens, or none",
+                        std::to_string(*tokens));
+  return completion ? completion : tokens;
+}
+
+/// logprobs, with so many of the most probable tokens.
+std::optional<std::int64_t> chat_logprobs_of(Parameters& parameters) {
+  const bool wanted = parameters.flag("logprobs", false);
+  const auto top = parameters.integer("top_logprobs", 0, kMaxLogprobs);
+  if (top && !wanted) throw bad_parameter("top_logprobs", "none without logprobs", std::to_string(*top));
+  return wanted ? std::optional(top.value_or(0)) : std::nullopt;
+}
+
+}  // namespace
+
+CompletionRequest parse_completion_request(std::string_view body, const RequestLimits& limits) {
+  Parameters parameters(body, kOfCompletions, limits);
+  CompletionRequest request = common_of(parameters);
+  request.prompts = prompts_of(parameters);
+  request.max_tokens = parameters.integer("max_tokens", 0, kMostTokens).value_or(request.max_tokens);
+  request.echo = parameters.flag("echo", false);
+  request.logprobs = parameters.integer("logprobs", 0, kMaxLogprobs);
   if (request.max_tokens == 0 && !request.echo)
     throw bad_parameter("max_tokens", "1 or more without echo", "0");
   return request;
 }
 
+ChatRequest parse_chat_request(std::string_view body) {
+  Parameters parameters(body, kOfChats, kLimitsOfChat);
+  ChatRequest request{.answer = common_of(parameters), .messages = messages_of(parameters), .max_tokens = {}};
+  request.answer.logprobs = chat_logprobs_of(parameters);
+  request.max_tokens = chat_tokens_of(parameters);
+  refuse_tools(parameters);
+  return request;
+}
+
 TokenizeRequest parse_tokenize_request(std::string_view body) {
-  Parameters parameters(body, kOfTokenize);
+  Parameters parameters(body, kOfTokenize, kLimitsOfChat);
   TokenizeRequest request;
   request.model = parameters.text("model");
-  parameters.required("prompt", "a text");
+  if (const Json& prompt = parameters.get("prompt");
+      !prompt.is_null() && !parameters.get("messages").is_null())
+    throw bad_parameter("prompt", "none beside messages", shown(prompt));
+  if (!parameters.get("messages").is_null()) {
+    request.messages = messages_of(parameters);
+    return request;
+  }
+  parameters.required("prompt", "a text, or messages");
   request.prompt = parameters.text("prompt");
   request.add_special_tokens = parameters.flag("add_special_tokens", true);
   return request;

@@ -30,11 +30,27 @@ struct CompletionRequest {
   bool include_usage = false;  ///< a stream ends with a count of its tokens
 };
 
-/// The body of POST /tokenize.
+/// A message of a chat.
+struct ChatMessage {
+  std::string role;  ///< "system", "user" or "assistant"
+  std::string content;
+
+  bool operator==(const ChatMessage&) const = default;
+};
+
+/// The body of POST /v1/chat/completions, likewise.
+struct ChatRequest {
+  CompletionRequest answer;  ///< without prompts and max_tokens
+  std::vector<ChatMessage> messages;
+  std::optional<std::int64_t> max_tokens;  ///< not given: as many as the model's positions have room for
+};
+
+/// The body of POST /tokenize: a text, or the messages of a chat.
 struct TokenizeRequest {
   std::string model;
   std::string prompt;
-  bool add_special_tokens = true;  ///< those that a text begins with
+  std::vector<ChatMessage> messages;  ///< empty: the prompt counts
+  bool add_special_tokens = true;     ///< those that a text begins with
 };
 
 /// The body of POST /detokenize.
@@ -43,8 +59,8 @@ struct DetokenizeRequest {
   std::vector<TokenId> tokens;
 };
 
-inline constexpr std::int64_t kMaxLogprobs = 20, kMaxTextsOfPrompt = 128, kMaxStops = 256,
-                              kMaxStopBytes = 16 << 10,
+inline constexpr std::int64_t kMaxMessages = 2048, kMaxLogprobs = 20, kMaxTextsOfPrompt = 128,
+                              kMaxStops = 256, kMaxStopBytes = 16 << 10,
                               kMaxScores = 1 << 20;  // log-probabilities of an answer
 
 /// Bounds of the contents of a body: a short body can have a million values, each of which takes memory.
@@ -56,8 +72,9 @@ struct RequestLimits {
 /// Each reads a body, value by value, and stops at the first that is too much or unknown: what is in memory
 /// beside the body is bounded by `limits`. Throws RequestError, status 400, that names the parameter, or the
 /// place: for what is not JSON or nested too deeply, unknown parameters, values of another type or range, and
-/// what this server does not do (`suffix`, penalties, `best_of` other than `n`, `logit_bias`).
+/// what this server does not do (`suffix`, penalties, `best_of` other than `n`, `logit_bias`, tools).
 CompletionRequest parse_completion_request(std::string_view body, const RequestLimits& limits = {});
+ChatRequest parse_chat_request(std::string_view body);
 TokenizeRequest parse_tokenize_request(std::string_view body);
 DetokenizeRequest parse_detokenize_request(std::string_view body);
 

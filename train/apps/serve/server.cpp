@@ -43,6 +43,8 @@ ServeOptions checked(ServeOptions options, const LlamaConfig& model) {
   require(options.drain_seconds >= 0 && options.drain_seconds <= kMostSeconds, "--drain", "0 s to 1000000 s",
           std::to_string(options.drain_seconds));
   require(!options.model.empty(), "--name", "a name", "none");
+  const bool sendable = std::ranges::all_of(options.key, [](char c) { return c > ' ' && c < '\x7f'; });
+  require(sendable, "--api-key", "printable ASCII without spaces", "other characters");
   if (http.limits.body_bytes == 0) http.limits.body_bytes = needed_body_bytes(options.engine, model);
   return options;
 }
@@ -71,12 +73,14 @@ struct Server::Parts {
   Parts(const LanguageModel& model, const ServeOptions& given)
       : options(checked(given, model.model.config())),
         text(*model.tokenizer),
+        chat(text, model.message_template),
         rules{text, model.ends},
         engine(model.model, rules, options.engine, metrics),
-        api(engine, text,
+        api(engine, text, chat,
             {options.model,
              model.model.config().max_positions,
-             {.prompts = options.engine.max_queue, .prompt_tokens = model.model.config().max_positions}},
+             {.prompts = options.engine.max_queue, .prompt_tokens = model.model.config().max_positions},
+             options.key},
             metrics),
         http(
             options.http, [this](const HttpRequest& request) { return api.answer(request); },
@@ -88,6 +92,7 @@ struct Server::Parts {
   const ServeOptions options;
   ServerMetrics metrics;
   TokenText text;
+  ChatTemplate chat;
   TextRules rules;
   Engine engine;
   Api api;
@@ -95,7 +100,9 @@ struct Server::Parts {
 };
 
 Server::Server(const LanguageModel& model, const ServeOptions& options)
-    : parts_(std::make_unique<Parts>(model, options)) {}
+    : parts_(std::make_unique<Parts>(model, options)) {
+  if (!parts_->chat.fault().empty()) log_info("no chats: " + printable(parts_->chat.fault(), 400));
+}
 
 Server::~Server() = default;
 

@@ -14,6 +14,7 @@ struct ServeOptions {
   HttpOptions http;  ///< limits.body_bytes 0: what prompts of the model's positions can need, 1 to 16 MiB
   EngineOptions engine;
   std::string model = "moh";  ///< the name that clients give
+  std::string key;            ///< that clients have to give; empty: none
   double drain_seconds = 30;  ///< how long requests may take to end once the server stops
 };
 

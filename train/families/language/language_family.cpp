@@ -291,7 +291,8 @@ LanguageModel as_language_model(const LoadedModel& loaded, std::string_view comm
     throw ConfigError(
         error_message(command, "", "a language model", "task: " + std::string(loaded.config.family->task())));
   }
-  LanguageModel language{*model, tokenizer_of(language_run(loaded.config)), {}};
+  const LanguageRun& run = language_run(loaded.config);
+  LanguageModel language{*model, tokenizer_of(run), {}, run.data.text.records.message};
   const ModelLocation source = locate_model(loaded.path);
   compare_token_ids(source, *language.tokenizer);
   language.ends = ends_of(source);

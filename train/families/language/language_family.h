@@ -1,7 +1,9 @@
 #pragma once
 
 #include <memory>
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include "train/tokenizers/tokenizer.h"
 #include "train/trainer/task/family.h"
@@ -21,6 +23,8 @@ struct LanguageModel {
   /// Tokens that end a text by the model's generation_config.json, else its config.json. A chat model has
   /// several: LLaMA 3's <|end_of_text|> and <|eot_id|>.
   std::vector<TokenId> ends;
+  /// data.message_template of its run: the form of a message of a chat; empty: none.
+  std::string message_template;
 };
 
 /// The language model of a checkpoint. Throws ConfigError, naming `command`, for a model of another task.

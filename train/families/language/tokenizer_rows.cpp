@@ -54,6 +54,12 @@ class NarrowedTokenizer final : public Tokenizer {
     tokenizer_->encode_rest(text, ids);
     require_rows(ids, before);
   }
+  void encode_trusted(std::string_view text, bool begins, Trusts trusts,
+                      std::vector<TokenId>& ids) const override {
+    const std::size_t before = ids.size();
+    tokenizer_->encode_trusted(text, begins, trusts, ids);
+    require_rows(ids, before);
+  }
 
  private:
   void require_rows(const std::vector<TokenId>& ids, std::size_t begin) const {

@@ -9,9 +9,9 @@ using namespace moh;
 
 namespace {
 
-std::string refusal(std::string_view body) {
+std::string refusal(std::string_view body, bool is_chat = false) {
   try {
-    parse_completion_request(body);
+    is_chat ? (void)parse_chat_request(body) : (void)parse_completion_request(body);
   } catch (const RequestError& error) {
     CHECK(error.status() == 400);
     return error.what();
@@ -135,10 +135,64 @@ TEST_CASE("serve: requests to the tokenizer") {
   CHECK(parse_tokenize_request(R"({"prompt": ""})").prompt.empty());
   CHECK(parse_tokenize_request(R"({"prompt": "a"})").add_special_tokens);
   CHECK_FALSE(parse_tokenize_request(R"({"prompt": "a", "add_special_tokens": false})").add_special_tokens);
-  CHECK_THROWS_WITH(parse_tokenize_request("{}"), "prompt: expected a text, found none");
+  CHECK_THROWS_WITH(parse_tokenize_request("{}"), "prompt: expected a text, or messages, found none");
   CHECK_THROWS_WITH(parse_tokenize_request(R"({"prompt": "a", "b": 1})"), "unknown parameter 'b'");
   CHECK(parse_detokenize_request(R"({"tokens": [4, 5]})").tokens == std::vector<TokenId>{4, 5});
   CHECK_THROWS_WITH(parse_detokenize_request("{}"), "tokens: expected a list of token ids, found none");
   CHECK_THROWS_WITH(parse_detokenize_request(R"({"tokens": ["a"]})"),
                     "tokens: expected token ids, found \"a\"");
+}
+
+TEST_CASE("serve: a chat is read") {
+  const ChatRequest request = parse_chat_request(
+      R"({"model": "m", "messages": [{"role": "system", "content": "a"}, {"role": "user", "content": [{"type": "text", "text": "b"},
+          {"type": "text", "text": "c"}], "name": null}, {"role": "assistant", "content": "", "tool_calls": null}],
+          "max_completion_tokens": 7, "temperature": 0, "top_p": 0.5, "seed": 3, "stop": "x", "n": 2, "logprobs": true,
+          "top_logprobs": 5, "stream": true, "stream_options": {"include_usage": true}, "tools": [], "tool_choice": "none",
+          "response_format": {"type": "text"}, "user": "u"})");
+  CHECK(request.messages == std::vector<ChatMessage>{{"system", "a"}, {"user", "b\nc"}, {"assistant", ""}});
+  CHECK(request.max_tokens == 7);
+  CHECK(request.answer.model == "m");
+  CHECK(request.answer.n == 2);
+  CHECK(request.answer.logprobs == 5);
+  CHECK((request.answer.stream && request.answer.include_usage));
+  const ChatRequest little = parse_chat_request(R"({"messages": [{"role": "user", "content": "a"}]})");
+  CHECK_FALSE(little.max_tokens);
+  CHECK_FALSE(little.answer.logprobs);
+  CHECK(parse_tokenize_request(R"({"messages": [{"role": "user", "content": "a"}]})").messages ==
+        little.messages);
+}
+
+TEST_CASE("serve: what a chat cannot be is refused by name") {
+  const auto refused = [](const std::string& more,
+                          const std::string& messages = R"([{"role": "user", "content": "a"}])") {
+    return refusal("{\"messages\": " + messages + (more.empty() ? "" : ", ") + more + "}", /*is_chat=*/true);
+  };
+  CHECK(refused("") == "accepted");
+  CHECK(refused("\"tools\": [{}]") == "tools: expected none (this server calls no tools), found a list of 1");
+  CHECK(refused("\"tool_choice\": \"auto\"") ==
+        "tool_choice: expected none (this server calls no tools), found \"auto\"");
+  CHECK_THAT(refused("\"response_format\": {\"type\": \"json_object\"}"),
+             Catch::StartsWith("response_format: expected"));
+  CHECK(refused("\"top_logprobs\": 3") == "top_logprobs: expected none without logprobs, found 3");
+  CHECK_THAT(refused("\"logprobs\": 3"), Catch::StartsWith("logprobs: expected true or false"));
+  CHECK_THAT(refused("\"max_tokens\": 3, \"max_completion_tokens\": 4"),
+             Catch::StartsWith("max_tokens: expected"));
+  CHECK(refused("\"max_tokens\": 3, \"max_completion_tokens\": 3") == "accepted");
+  CHECK(refused("\"prompt\": \"a\"") == "unknown parameter 'prompt'");
+  CHECK(refused("", "[]") == "messages: expected a list of 1 to 2048 messages, found a list of 0");
+  CHECK_THAT(
+      refused("", R"([{"role": "tool", "content": "a"}])"),
+      Catch::StartsWith("messages[0].role: expected system, user or assistant (this server calls no tools)"));
+  CHECK_THAT(refused("", R"([{"role": "developer", "content": "a"}])"),
+             Catch::StartsWith("messages[0].role: expected"));
+  CHECK_THAT(refused("", R"([{"role": "user"}])"), Catch::StartsWith("messages[0].content: expected a text"));
+  CHECK_THAT(refused("", R"([{"role": "user", "content": [{"type": "image_url"}]}])"),
+             Catch::EndsWith("found a list with another part"));
+  CHECK_THAT(refused("", R"([{"role": "user", "content": "a", "name": "b"}])"),
+             Catch::EndsWith("which this server does not know"));
+  std::string many;
+  for (int i = 0; i < 2049; ++i) many += R"({"role": "user", "content": "a"},)";
+  many.back() = ']';
+  CHECK_THAT(refused("", "[" + many), Catch::StartsWith("messages: expected a list of 1 to 2048 messages"));
 }

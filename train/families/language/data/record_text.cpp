@@ -133,8 +133,8 @@ std::string brace_fault(std::string_view text) {
 
 }  // namespace
 
-RecordReader::Template RecordReader::read_template(const std::string& text) {
-  Template form;
+RecordTemplate read_record_template(const std::string& text) {
+  RecordTemplate form;
   std::string before;
   for (std::size_t at = 0; at < text.size();) {
     const std::size_t brace = next_brace(text, at);
@@ -170,9 +170,9 @@ std::vector<std::pair<std::string_view, std::string>> template_faults(const Reco
 
 RecordReader::RecordReader(const RecordOptions& options)
     : options_(checked(options)),
-      prompt_(read_template(options.prompt)),
-      response_(read_template(options.response)),
-      message_(read_template(options.message)) {}
+      prompt_(read_record_template(options.prompt)),
+      response_(read_record_template(options.response)),
+      message_(read_record_template(options.message)) {}
 
 RecordOptions RecordReader::checked(const RecordOptions& options) {
   const auto faults = template_faults(options);
@@ -181,7 +181,7 @@ RecordOptions RecordReader::checked(const RecordOptions& options) {
       error_message("data." + std::string(faults[0].first), "", kTemplateForm, faults[0].second));
 }
 
-std::string RecordReader::filled(const Template& form, const Record& record) {
+std::string RecordReader::filled(const RecordTemplate& form, const Record& record) {
   std::string text;
   for (const auto& [before, key] : form) {
     text += before;
@@ -201,7 +201,7 @@ std::string RecordReader::expected() const {
   const auto add = [&](const std::string& what) { text += (text.empty() ? "" : ", or ") + what; };
   if (!options_.text_key.empty()) add("a text at the key " + quoted(options_.text_key));
   std::string keys;
-  for (const Template* form : {&prompt_, &response_}) {
+  for (const RecordTemplate* form : {&prompt_, &response_}) {
     for (const auto& [before, key] : *form) {
       if (!key.empty()) keys += (keys.empty() ? "" : " and ") + quoted(key);
     }

@@ -31,6 +31,11 @@ std::vector<std::pair<std::string_view, std::string>> template_faults(const Reco
 inline constexpr std::string_view kTemplateForm =
     "text in which {key} stands for a record's text at that key, and {{ and }} for braces";
 
+/// (text, key): the text, followed by what a record has at the key, if there is one.
+using RecordTemplate = std::vector<std::pair<std::string, std::string>>;
+/// The parts of a template that template_faults() finds no fault with.
+RecordTemplate read_record_template(const std::string& text);
+
 /// A part of a document's text: what the model learns to write, or what it only reads.
 struct TextSegment {
   std::string text;
@@ -56,19 +61,16 @@ class RecordReader {
   std::vector<TextSegment> segments(const std::string& path, DocumentPart& part, RecordKind kind) const;
 
  private:
-  /// (text, key): the text, followed by what the record has at the key, if there is one.
-  using Template = std::vector<std::pair<std::string, std::string>>;
   class Record;
 
   static RecordOptions checked(const RecordOptions& options);
-  static Template read_template(const std::string& text);
-  static std::string filled(const Template& form, const Record& record);
+  static std::string filled(const RecordTemplate& form, const Record& record);
   bool has_prompt(const Record& record) const;
   std::vector<TextSegment> messages(const Record& record) const;
   std::string expected() const;
 
   RecordOptions options_;
-  Template prompt_, response_, message_;
+  RecordTemplate prompt_, response_, message_;
 };
 
 }  // namespace moh
