@@ -184,7 +184,8 @@ JinjaValue map(const JinjaCall& call) {
     const JinjaValue* const otherwise = call.argument(2, "default");
     for (const JinjaValue& item : jinja_items(call.subject(), call.budget())) {
       JinjaValue value = attribute_of(item, attribute, call.budget());
-      results.push_back(value.is_undefined() && otherwise != nullptr ? *otherwise : std::move(value));
+      if (value.is_undefined() && otherwise != nullptr) value = *otherwise;
+      results.push_back(std::move(value));
     }
     return call.made(std::move(results));
   }

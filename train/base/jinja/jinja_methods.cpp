@@ -182,7 +182,7 @@ JinjaValue join_texts(const JinjaCall& call) {
 JinjaValue get(const JinjaCall& call) {
   call.expect({"key", "default"});
   const JinjaValue* const otherwise = call.argument(1, "default");
-  const JinjaValue found = jinja_item(call.subject(), call.required(0, "key"), call.budget());
+  JinjaValue found = jinja_item(call.subject(), call.required(0, "key"), call.budget());
   if (!found.is_undefined()) return found;
   return otherwise == nullptr ? JinjaValue::none() : *otherwise;
 }
