@@ -35,8 +35,11 @@ struct LayerCounts {
   bool keeps_all() const { return routed() > 0 && top_k == routed(); }
 };
 
+/// None for lists of several lengths, such as those of a model of stages that has some of its counts by
+/// block.
 std::vector<LayerCounts> counts_of(const MohConfig& moh, const PerLayer& heads) {
   const std::size_t length = list_length({&moh.num_shared, &moh.top_k, &heads});
+  if (!fits(moh.num_shared, length) || !fits(moh.top_k, length) || !fits(heads, length)) return {};
   std::vector<LayerCounts> counts;
   for (std::int64_t i = 0; i < std::max<std::int64_t>(1, static_cast<std::int64_t>(length)); ++i) {
     const std::int64_t of_layer = heads.at(i);

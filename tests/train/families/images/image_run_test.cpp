@@ -40,6 +40,19 @@ TEST_CASE("image run: a preset of either architecture is a model, and reads back
   }
 }
 
+TEST_CASE("image run: counts of heads by stage, by block, or both") {
+  const std::string sizes =
+      "model: {transnext: {dims: [24, 48], heads: [2, 4], depths: [1, 2], mlp_ratios: [4, 4], pool_ratios: "
+      "[2, 1]}, moh: {router: learned, ";
+  for (const std::string counts :
+       {"num_shared: [1, 2], top_k: [1, 1]}}\n", "num_shared: [1, 2, 2], top_k: [1, 1, 1]}}\n",
+        "num_shared: [1, 2], top_k: [1, 1, 1]}}\n"}) {
+    const ImageModelConfig model = spelt_out(image_run(read_run(sizes + counts)).model);
+    CHECK(model.moh.num_shared.each == Counts{1, 2, 2});
+    CHECK(model.moh.top_k.each == Counts{1, 1, 1});
+  }
+}
+
 TEST_CASE("image run: a model's faults are reported at the keys that users write") {
   CHECK_NOTHROW(
       read_run("model: {transnext: {dims: [24, 50], heads: [1, 2], depths: [1, 1], mlp_ratios: [4, 4], "
