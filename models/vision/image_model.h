@@ -17,6 +17,14 @@ struct ImageOutput {
   std::vector<Variable> expert_balances;  ///< load-balance losses of the mixtures of feed-forward networks
 };
 
+/// The tokens inside of a forward pass of B images, N tokens of width D in each place.
+struct ImageTokens {
+  std::vector<Tensor> after_blocks;  ///< [B, N, D] each, of all blocks in order
+  /// What the pooling for the classifier reads: of a model of stages [B, height, width, D], normed; of a ViT
+  /// [B, N, D] with the class token first, normed, unless the model norms the mean of its tokens.
+  Tensor last;
+};
+
 /// A classifier of images, of any family.
 class ImageModel : public Model {
  public:
@@ -25,6 +33,8 @@ class ImageModel : public Model {
   /// images [B, H, W, C], channels last, in the model's dtype. context.head_scales must live until the
   /// backward pass. Throws ShapeError.
   virtual ImageOutput forward(const Variable& images, const ForwardContext& context = {}) const = 0;
+  /// forward() of an evaluation, which shows its tokens.
+  virtual ImageOutput forward_with_tokens(const Variable& images, ImageTokens& tokens) const = 0;
 };
 
 /// Throws ShapeError, naming the model, unless images are [B, H, W, channels].

@@ -155,6 +155,18 @@ ImageOutput TransNext::forward(const Variable& images, const ForwardContext& con
   return run(images, context, nullptr);
 }
 
+ImageOutput TransNext::forward_with_tokens(const Variable& images, ImageTokens& tokens) const {
+  std::vector<TransNextStageOutput> stages;
+  ImageOutput output = run(images, {}, &stages);
+  for (TransNextStageOutput& stage : stages) {
+    for (Tensor& block : stage.after_blocks) tokens.after_blocks.push_back(std::move(block));
+  }
+  const TransNextStageOutput& last = stages.back();
+  tokens.last = last.after_norm.reshape(
+      {images.dim(0), last.grid->tokens.height, last.grid->tokens.width, last.after_norm.dim(2)});
+  return output;
+}
+
 std::vector<TransNextStageOutput> TransNext::stage_outputs(const Variable& images,
                                                            const ForwardContext& context) const {
   std::vector<TransNextStageOutput> stages;

@@ -38,6 +38,7 @@ class TransNext : public ImageModel {
 
   /// Images of any size that leaves a token in the last stage.
   ImageOutput forward(const Variable& images, const ForwardContext& context = {}) const override;
+  ImageOutput forward_with_tokens(const Variable& images, ImageTokens& tokens) const override;
   /// The grid and the outputs of each stage, for comparisons with a reference.
   std::vector<TransNextStageOutput> stage_outputs(const Variable& images,
                                                   const ForwardContext& context = {}) const;

@@ -173,6 +173,14 @@ Variable Vit::tokens_of(const Variable& images) const {
 }
 
 ImageOutput Vit::forward(const Variable& images, const ForwardContext& context) const {
+  return run(images, context, nullptr);
+}
+
+ImageOutput Vit::forward_with_tokens(const Variable& images, ImageTokens& tokens) const {
+  return run(images, {}, &tokens);
+}
+
+ImageOutput Vit::run(const Variable& images, const ForwardContext& context, ImageTokens* tokens) const {
   const MathModeScope mode(placement().math);
   require_images("vit", images, config_.channels);
   require_per_layer("vit", context, config_.layers);
@@ -189,8 +197,10 @@ ImageOutput Vit::forward(const Variable& images, const ForwardContext& context) 
         run_layer(config_.recompute, x, context,
                   [&block = *block, context](const Variable& in) { return block.forward(in, context); });
     x = std::move(result.y);
+    if (tokens != nullptr) tokens->after_blocks.push_back(x.value());
     if (result.routing) output.routing.push_back(*std::move(result.routing));
   }
+  if (tokens != nullptr) tokens->last = has_class_token(config_) ? norm_(x).value() : x.value();
   const Variable pooled =
       has_class_token(config_)
           ? take_token(x, 0)

@@ -62,6 +62,7 @@ class Vit : public ImageModel {
   /// Images whose sides are multiples of the patch. For other sizes than config().image_size the position
   /// embeddings are interpolated (bicubic_weights).
   ImageOutput forward(const Variable& images, const ForwardContext& context = {}) const override;
+  ImageOutput forward_with_tokens(const Variable& images, ImageTokens& tokens) const override;
   /// All but one-dimensional parameters, position embeddings and the class token.
   bool decays(const NamedParameter& parameter) const override;
 
@@ -73,6 +74,8 @@ class Vit : public ImageModel {
 
   Variable positions_for(const GridSize& grid) const;
   Variable tokens_of(const Variable& images) const;
+  /// Gives `tokens` what it shows, unless that is null.
+  ImageOutput run(const Variable& images, const ForwardContext& context, ImageTokens* tokens) const;
 
   VitConfig config_;
   Variable cls_token_, pos_embed_;  // no class token with mean pooling

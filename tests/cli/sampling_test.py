@@ -142,19 +142,18 @@ class LatentsWithoutAutoencoder(support.MohTest):
         return self.moh("sample", "--checkpoint", "run", "--steps", "2", "-n", "3", *options, **more)
 
     def latents(self, name):
-        data = (self.folder / name).read_bytes()
-        header = data[data.index(b"{'descr'"):data.index(b"}", data.index(b"{'descr'")) + 1].decode()
-        self.assertIn("'<f4'", header)
-        self.assertIn("(3, 4, 8, 8)", header)
-        begin = data.index(b"\x93NUMPY")
-        begin += 10 + struct.unpack("<H", data[begin + 8:begin + 10])[0]
-        return data[begin:begin + 4 * 3 * 4 * 8 * 8]
+        arrays = support.npz(self.folder / name)
+        self.assertEqual({name: array[:2] for name, array in arrays.items()},
+                         {"arr_0": ("<f4", (3, 4, 8, 8)), "labels": ("<i8", (3,)), "seed": ("<i8", ())})
+        return {name: array[2] for name, array in arrays.items()}
 
     def test_they_are_written_as_the_model_makes_them(self):
         self.assert_says(self.sample("--latents", "out/a.npz", code=support.STORAGE_ERROR), "the folder out does not exist")
         (self.folder / "out").mkdir()
         self.sample("--latents", "out/a.npz", "--classes", "dog,cat")
         self.assertEqual(json.loads((self.folder / "out/a.json").read_text())["labels"], [1, 0, 1])
+        arrays = self.latents("out/a.npz")
+        self.assertEqual((struct.unpack("<3q", arrays["labels"]), struct.unpack("<q", arrays["seed"])), ((1, 0, 1), (0,)))
         self.sample("--latents", "b.npz", "--classes", "dog,cat", "--batch-size", "1", "--out", "parts")
         self.assertEqual(self.latents("out/a.npz"), self.latents("b.npz"))
         # What is in the folder is not made again.

@@ -5,6 +5,7 @@ The program is found in MOH_BINARY. Everything is small enough for a run to take
 """
 
 import array
+import ast
 import copy
 import fcntl
 import json
@@ -21,6 +22,7 @@ import tempfile
 import termios
 import time
 import unittest
+import zipfile
 import zlib
 
 MOH = os.environ.get("MOH_BINARY", "moh")
@@ -92,6 +94,23 @@ model:
   heads: 4
   moh: {router: learned, num_shared: [1, 4], top_k: [2, 0]}
 """
+
+
+def npz(path):
+    """name: (type as NumPy names it, shape, bytes) of the arrays of an .npz file, read by the standard library's zipfile, which checks
+    sizes and checksums."""
+    arrays = {}
+    with zipfile.ZipFile(path) as archive:
+        assert archive.testzip() is None
+        for name in archive.namelist():
+            data = archive.read(name)
+            assert data[:8] == b"\x93NUMPY\x01\x00" and name.endswith(".npy")
+            (length,) = struct.unpack("<H", data[8:10])
+            assert (10 + length) % 64 == 0
+            header = ast.literal_eval(data[10 : 10 + length].decode())
+            assert not header["fortran_order"]
+            arrays[name.removesuffix(".npy")] = (header["descr"], header["shape"], data[10 + length :])
+    return arrays
 
 
 def png(width, height, rows):

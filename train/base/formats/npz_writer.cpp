@@ -7,12 +7,12 @@
 #include <utility>
 
 #include "core/error.h"
+#include "train/base/io/printable.h"
 
 namespace moh {
 
 namespace {
 
-constexpr std::string_view kName = "arr_0.npy";
 constexpr std::uint16_t kZip64Version = 45, kZip64Field = 1;
 constexpr std::uint16_t kFirstOfJanuary1980 = 0x21;  // the same file whenever it is written
 constexpr std::uint32_t kInZip64 = 0xffffffff;
@@ -37,25 +37,48 @@ class Record {
   std::string bytes_;
 };
 
-std::string npy_header(const std::vector<std::int64_t>& shape, NpzWriter::Type type) {
+std::span<const std::byte> bytes_of(std::string_view text) {
+  return std::as_bytes(std::span(text));
+}
+
+std::string type_of(const NpzArray& array) {
+  switch (array.type) {
+    case NpzArray::Type::kUint8:
+      return "|u1";
+    case NpzArray::Type::kInt64:
+      return "<i8";
+    case NpzArray::Type::kFloat32:
+      return "<f4";
+    case NpzArray::Type::kText:
+      return "<U" + std::to_string(array.characters);
+  }
+  fail_check(__FILE__, __LINE__, "type", "unknown NpzArray::Type");
+}
+
+std::uint64_t element_bytes(const NpzArray& array) {
+  switch (array.type) {
+    case NpzArray::Type::kUint8:
+      return 1;
+    case NpzArray::Type::kInt64:
+      return 8;
+    case NpzArray::Type::kFloat32:
+      return 4;
+    case NpzArray::Type::kText:
+      return 4 * static_cast<std::uint64_t>(array.characters);
+  }
+  fail_check(__FILE__, __LINE__, "type", "unknown NpzArray::Type");
+}
+
+std::string npy_header(const NpzArray& array) {
   std::string extents;
-  for (const std::int64_t extent : shape) extents += std::to_string(extent) + ", ";
-  if (shape.size() > 1) extents.resize(extents.size() - 2);
-  if (shape.size() == 1) extents.resize(extents.size() - 1);
-  const std::string descr = type == NpzWriter::Type::kUint8 ? "|u1" : "<f4";
-  std::string text = "{'descr': '" + descr + "', 'fortran_order': False, 'shape': (" + extents + "), }";
+  for (const std::int64_t extent : array.shape) extents += std::to_string(extent) + ", ";
+  if (array.shape.size() > 1) extents.resize(extents.size() - 2);
+  if (array.shape.size() == 1) extents.resize(extents.size() - 1);
+  std::string text =
+      "{'descr': '" + type_of(array) + "', 'fortran_order': False, 'shape': (" + extents + "), }";
   constexpr std::size_t kBefore = 10, kAligned = 64;
   text += std::string((kAligned - (kBefore + text.size() + 1) % kAligned) % kAligned, ' ') + '\n';
   return Record().text({"\x93NUMPY\x01\x00", 8}).u16(text.size()).text(text).bytes();
-}
-
-std::uint64_t product(const std::vector<std::int64_t>& shape) {
-  std::uint64_t count = 1;
-  for (const std::int64_t extent : shape) {
-    MOH_CHECK(extent > 0, "NpzWriter: extents of 1 or more");
-    count *= static_cast<std::uint64_t>(extent);
-  }
-  return count;
 }
 
 std::uint32_t crc_after(std::uint32_t crc, std::string_view bytes) {
@@ -68,88 +91,124 @@ std::uint32_t crc_after(std::uint32_t crc, std::string_view bytes) {
   return crc;
 }
 
+/// The characters of a text in UTF-8, at most `most`, zeros after them.
+std::vector<std::uint32_t> characters_of(std::string_view text, std::size_t most) {
+  constexpr std::uint32_t kReplacement = 0xfffd;
+  std::vector<std::uint32_t> characters;
+  for (std::size_t i = 0; i < text.size() && characters.size() < most;) {
+    const std::size_t length = utf8_length(text.substr(i));
+    const auto first = static_cast<unsigned char>(text[i]);
+    std::uint32_t character = length == 0 ? kReplacement : length == 1 ? first : first & (0x7fU >> length);
+    for (std::size_t k = 1; k < length; ++k)
+      character = character << 6 | (static_cast<unsigned char>(text[i + k]) & 0x3fU);
+    characters.push_back(character);
+    i += std::max<std::size_t>(length, 1);
+  }
+  characters.resize(most);
+  return characters;
+}
+
 }  // namespace
 
-NpzWriter::NpzWriter(const std::filesystem::path& path, const std::vector<std::int64_t>& shape, Type type)
-    : NpzWriter(path, npy_header(shape, type), product(shape) * (type == Type::kUint8 ? 1 : sizeof(float))) {}
-
-NpzWriter::NpzWriter(const std::filesystem::path& path, std::string header, std::uint64_t bytes)
-    : header_(std::move(header)),
-      bytes_(bytes),
-      left_(bytes),
-      file_(path, local_header().size() + header_.size() + bytes + directory().size()) {
-  file_.write(local_header());
-  append(header_);
+std::uint64_t NpzArray::bytes() const {
+  std::uint64_t count = element_bytes(*this);
+  for (const std::int64_t extent : shape) {
+    MOH_CHECK(extent > 0, "NpzWriter: extents of 1 or more");
+    count *= static_cast<std::uint64_t>(extent);
+  }
+  return count;
 }
 
-void NpzWriter::append(std::string_view bytes) {
-  crc_ = crc_after(crc_, bytes);
-  file_.write(bytes);
+std::vector<NpzWriter::Entry> NpzWriter::laid_out(const std::vector<NpzArray>& arrays) {
+  std::vector<Entry> entries;
+  std::uint64_t begin = 0;
+  for (const NpzArray& array : arrays) {
+    Entry entry{.name = array.name + ".npy",
+                .header = npy_header(array),
+                .begin = begin,
+                .bytes = array.bytes(),
+                .characters = array.characters};
+    entry.crc = crc_after(0, entry.header);
+    begin = entry.end();
+    entries.push_back(std::move(entry));
+  }
+  return entries;
 }
 
-void NpzWriter::write_bytes(std::span<const std::byte> bytes) {
-  MOH_CHECK(bytes.size() <= left_, "NpzWriter: as many elements as the shape has");
-  left_ -= bytes.size();
-  append({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
+NpzWriter::NpzWriter(const std::filesystem::path& path, const std::vector<NpzArray>& arrays)
+    : entries_(laid_out(arrays)), file_(path, entries_.back().end() + directory().size()) {
+  for (const Entry& entry : entries_)
+    file_.write_at(entry.begin, bytes_of(entry.local_header() + entry.header));
+}
+
+void NpzWriter::write_bytes(std::size_t array, std::span<const std::byte> bytes) {
+  Entry& entry = entries_.at(array);
+  MOH_CHECK(bytes.size() <= entry.bytes - entry.written, "NpzWriter: as many elements as the shape has");
+  file_.write_at(entry.data_begin() + entry.written, bytes);
+  entry.crc = crc_after(entry.crc, {reinterpret_cast<const char*>(bytes.data()), bytes.size()});
+  entry.written += bytes.size();
+}
+
+void NpzWriter::write(std::size_t array, std::string_view text) {
+  const auto most = static_cast<std::size_t>(entries_.at(array).characters);
+  const std::vector<std::uint32_t> characters = characters_of(text, most);
+  write_bytes(array, std::as_bytes(std::span(characters)));
 }
 
 void NpzWriter::commit() {
-  MOH_CHECK(left_ == 0, "NpzWriter: all elements have been written");
-  file_.write(directory());
-  const std::string header = local_header();  // now with the checksum
-  file_.rewrite_beginning(std::as_bytes(std::span(header)));
+  for (const Entry& entry : entries_) {
+    MOH_CHECK(entry.written == entry.bytes, "NpzWriter: all elements have been written");
+    file_.write_at(entry.begin, bytes_of(entry.local_header()));  // now with the checksum
+  }
+  file_.write_at(entries_.back().end(), bytes_of(directory()));
   file_.commit();
 }
 
-std::string NpzWriter::local_header() const {
-  const std::uint64_t size = header_.size() + bytes_;
+std::uint64_t NpzWriter::Entry::data_begin() const {
+  return begin + local_header().size() + header.size();
+}
+
+/// What both headers of an entry begin with after their signature, and after the version that wrote it.
+std::string NpzWriter::Entry::description(std::uint64_t extra_bytes) const {
   return Record()
-      .u32(0x04034b50)
       .u16(kZip64Version)
       .u16(0)  // flags
       .u16(0)  // stored
       .u16(0)
       .u16(kFirstOfJanuary1980)
-      .u32(crc_)
+      .u32(crc)
       .u32(kInZip64)
       .u32(kInZip64)
-      .u16(kName.size())
-      .u16(20)  // of the field below
-      .text(kName)
-      .u16(kZip64Field)
-      .u16(16)
-      .u64(size)
-      .u64(size)
+      .u16(name.size())
+      .u16(extra_bytes)
+      .bytes();
+}
+
+std::string NpzWriter::Entry::local_header() const {
+  const std::string extra = Record().u16(kZip64Field).u16(16).u64(size()).u64(size()).bytes();
+  return Record().u32(0x04034b50).text(description(extra.size())).text(name).text(extra).bytes();
+}
+
+std::string NpzWriter::Entry::directory_entry() const {
+  const std::string extra = Record().u16(kZip64Field).u16(24).u64(size()).u64(size()).u64(begin).bytes();
+  return Record()
+      .u32(0x02014b50)
+      .u16(kZip64Version)
+      .text(description(extra.size()))
+      .u16(0)  // comment
+      .u16(0)  // disk
+      .u16(0)
+      .u32(0600U << 16)  // a file that its owner may read and write
+      .u32(kInZip64)     // where the local header begins
+      .text(name)
+      .text(extra)
       .bytes();
 }
 
 std::string NpzWriter::directory() const {
-  const std::uint64_t size = header_.size() + bytes_;
-  const std::string entry = Record()
-                                .u32(0x02014b50)
-                                .u16(kZip64Version)
-                                .u16(kZip64Version)
-                                .u16(0)
-                                .u16(0)
-                                .u16(0)
-                                .u16(kFirstOfJanuary1980)
-                                .u32(crc_)
-                                .u32(kInZip64)
-                                .u32(kInZip64)
-                                .u16(kName.size())
-                                .u16(20)
-                                .u16(0)  // comment
-                                .u16(0)  // disk
-                                .u16(0)
-                                .u32(0600U << 16)  // a file that its owner may read and write
-                                .u32(0)            // where the local header begins
-                                .text(kName)
-                                .u16(kZip64Field)
-                                .u16(16)
-                                .u64(size)
-                                .u64(size)
-                                .bytes();
-  const std::uint64_t begin = local_header().size() + size;
+  std::string list;
+  for (const Entry& entry : entries_) list += entry.directory_entry();
+  const std::uint64_t count = entries_.size(), begin = entries_.back().end();
   const std::string end = Record()
                               .u32(0x06064b50)
                               .u64(44)
@@ -157,14 +216,23 @@ std::string NpzWriter::directory() const {
                               .u16(kZip64Version)
                               .u32(0)
                               .u32(0)
-                              .u64(1)
-                              .u64(1)
-                              .u64(entry.size())
+                              .u64(count)
+                              .u64(count)
+                              .u64(list.size())
                               .u64(begin)
                               .bytes();
-  const std::string locator = Record().u32(0x07064b50).u32(0).u64(begin + entry.size()).u32(1).bytes();
-  return entry + end + locator +
-         Record().u32(0x06054b50).u16(0).u16(0).u16(1).u16(1).u32(entry.size()).u32(kInZip64).u16(0).bytes();
+  const std::string locator = Record().u32(0x07064b50).u32(0).u64(begin + list.size()).u32(1).bytes();
+  return list + end + locator +
+         Record()
+             .u32(0x06054b50)
+             .u16(0)
+             .u16(0)
+             .u16(count)
+             .u16(count)
+             .u32(list.size())
+             .u32(kInZip64)
+             .u16(0)
+             .bytes();
 }
 
 }  // namespace moh

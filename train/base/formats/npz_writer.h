@@ -5,39 +5,69 @@
 #include <filesystem>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "train/base/io/durable_file.h"
 
 namespace moh {
 
-/// An .npz file of one array, `arr_0.npy` (uint8 or float32, C order), stored without compression, as NumPy
-/// writes and the evaluator of guided-diffusion reads it. It is written as it comes; sizes are those of
+/// An array of an .npz file that is to be written.
+struct NpzArray {
+  enum class Type { kUint8, kInt64, kFloat32, kText };
+
+  std::string name;                 ///< without ".npy"
+  std::vector<std::int64_t> shape;  ///< extents of 1 or more; empty for a single number
+  Type type = Type::kFloat32;
+  std::int64_t characters = 0;  ///< of kText, NumPy's "<U": at most as many in each element, 1 or more
+
+  std::uint64_t bytes() const;
+};
+
+/// An .npz file (C order), stored without compression, as NumPy writes and the evaluator of guided-diffusion
+/// reads it. Each array is written as it comes, whatever has been written of the others; sizes are those of
 /// Zip64, as they pass 4 GiB with 50,000 pictures of 256 pixels. Throws StorageError.
 class NpzWriter {
  public:
-  enum class Type { kUint8, kFloat32 };
+  NpzWriter(const std::filesystem::path& path, const std::vector<NpzArray>& arrays);
 
-  /// Every extent is 1 or more.
-  NpzWriter(const std::filesystem::path& path, const std::vector<std::int64_t>& shape,
-            Type type = Type::kUint8);
-
-  /// Appends elements, not more than the shape has.
-  void write(std::span<const std::uint8_t> elements) { write_bytes(std::as_bytes(elements)); }
-  void write(std::span<const float> elements) { write_bytes(std::as_bytes(elements)); }
+  /// Appends elements to array number `array`, not more than its shape has.
+  void write(std::size_t array, std::span<const std::uint8_t> elements) {
+    write_bytes(array, std::as_bytes(elements));
+  }
+  void write(std::size_t array, std::span<const std::int64_t> elements) {
+    write_bytes(array, std::as_bytes(elements));
+  }
+  void write(std::size_t array, std::span<const float> elements) {
+    write_bytes(array, std::as_bytes(elements));
+  }
+  /// An element of an array of texts, in UTF-8: what is no UTF-8 is replaced, what is too long is cut.
+  void write(std::size_t array, std::string_view text);
   /// Publishes the file, which must be complete.
   void commit();
 
  private:
-  NpzWriter(const std::filesystem::path& path, std::string header, std::uint64_t bytes);
-  void write_bytes(std::span<const std::byte> bytes);
-  void append(std::string_view bytes);
-  std::string local_header() const;
+  /// An array in the file.
+  struct Entry {
+    std::string name, header;              ///< "NAME.npy", and the header of that file
+    std::uint64_t begin = 0;               ///< of its local header
+    std::uint64_t bytes = 0, written = 0;  ///< of the elements
+    std::uint32_t crc = 0;
+    std::int64_t characters = 0;
+
+    std::uint64_t size() const { return header.size() + bytes; }
+    std::uint64_t data_begin() const;  ///< of the elements
+    std::uint64_t end() const { return data_begin() + bytes; }
+    std::string description(std::uint64_t extra_bytes) const;
+    std::string local_header() const;
+    std::string directory_entry() const;
+  };
+
+  static std::vector<Entry> laid_out(const std::vector<NpzArray>& arrays);
+  void write_bytes(std::size_t array, std::span<const std::byte> bytes);
   std::string directory() const;
 
-  std::string header_;          ///< of the .npy
-  std::uint64_t bytes_, left_;  ///< of the elements
-  std::uint32_t crc_ = 0;
+  std::vector<Entry> entries_;
   DurableFile file_;
 };
 

@@ -83,10 +83,11 @@ void OutputFile::write(std::string_view text) {
   write(std::as_bytes(std::span(text)));
 }
 
-void OutputFile::rewrite_beginning(std::span<const std::byte> bytes) {
-  MOH_CHECK(fd_ >= 0 && bytes.size() <= written_, "only written bytes of an open file can be overwritten");
-  if (::lseek(fd_, 0, SEEK_SET) != 0) throw_storage_error(path_, "seek in", errno);
-  write_fully(fd_, path_, bytes, bytes.size());
+void OutputFile::write_at(std::uint64_t offset, std::span<const std::byte> bytes) {
+  MOH_CHECK(fd_ >= 0, "the file is closed");
+  if (::lseek(fd_, static_cast<off_t>(offset), SEEK_SET) < 0) throw_storage_error(path_, "seek in", errno);
+  const std::uint64_t left = expected_ - std::min(expected_, offset);
+  write_fully(fd_, path_, bytes, std::max<std::uint64_t>(left, bytes.size()));
 }
 
 void OutputFile::sync_and_close() {

@@ -8,7 +8,8 @@
 
 namespace moh {
 
-/// A new file that is written sequentially, unbuffered. Throws StorageError.
+/// A new file that is written without a buffer, one piece after the other or at given places. Throws
+/// StorageError.
 class OutputFile {
  public:
   /// Creates the file; it must not exist. `expected_bytes` is its final size, if known: the error of a full
@@ -23,8 +24,8 @@ class OutputFile {
 
   void write(std::span<const std::byte> bytes);
   void write(std::string_view text);
-  /// Overwrites the first bytes of the file. Nothing may be appended afterwards.
-  void rewrite_beginning(std::span<const std::byte> bytes);
+  /// Writes bytes at a place of a file that is not written sequentially; write() cannot follow.
+  void write_at(std::uint64_t offset, std::span<const std::byte> bytes);
   /// Syncs the contents to disk and closes. The name is durable once the folder is synced.
   void sync_and_close();
   /// Another descriptor of the open file, which keeps its lock when this object has closed it; the caller
@@ -54,7 +55,7 @@ class DurableFile {
 
   void write(std::span<const std::byte> bytes) { file_.write(bytes); }
   void write(std::string_view text) { file_.write(text); }
-  void rewrite_beginning(std::span<const std::byte> bytes) { file_.rewrite_beginning(bytes); }
+  void write_at(std::uint64_t offset, std::span<const std::byte> bytes) { file_.write_at(offset, bytes); }
   /// Publishes the file. Nothing may be written afterwards.
   void commit();
 

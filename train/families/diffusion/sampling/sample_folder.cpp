@@ -85,13 +85,15 @@ std::int64_t label_of(const SampleOptions& options, const SampleFolderOptions& t
 }
 
 void write_npz(const SampleFolderOptions& to, const PictureSize& size) {
-  NpzWriter npz(to.folder / "samples.npz", {to.count, size.height, size.width, Picture::kChannels});
+  NpzWriter npz(to.folder / "samples.npz", {{.name = "arr_0",
+                                             .shape = {to.count, size.height, size.width, Picture::kChannels},
+                                             .type = NpzArray::Type::kUint8}});
   for (std::int64_t i = 0; i < to.count; ++i) {
     const Picture picture = read_picture(picture_path(to.folder, i));
     if (picture.size() != size)
       throw DataError(error_message(picture_path(to.folder, i).string(), "size", to_string(size),
                                     to_string(picture.size())));
-    npz.write(picture.bytes());
+    npz.write(0, picture.bytes());
   }
   npz.commit();
 }
@@ -118,10 +120,12 @@ void write_grid(const SampleOptions& options, const SampleFolderOptions& to, std
 /// The file of latents, and beside it what they are of.
 void write_latents(const SampledLatents& latents, const SampleOptions& options, const SampleFolderOptions& to,
                    const DitConfig& model) {
-  latents.write(to.latents);
-  Json json = settings_of(options, to, model);
+  std::vector<std::int64_t> labels(static_cast<std::size_t>(to.count), model.no_class());
   for (std::int64_t i = 0; options.labels && i < to.count; ++i)
-    json["labels"].push_back(label_of(options, to, model.classes, i));
+    labels[static_cast<std::size_t>(i)] = label_of(options, to, model.classes, i);
+  latents.write(to.latents, labels, options.seed);
+  Json json = settings_of(options, to, model);
+  if (options.labels) json["labels"] = labels;
   fs::path beside = to.latents;
   write_file_durably(beside.replace_extension(".json"), json.dump(2) + "\n");
 }

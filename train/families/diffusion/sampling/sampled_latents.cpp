@@ -14,6 +14,8 @@ namespace moh {
 
 namespace {
 
+constexpr const char* kLatents = "arr_0";
+
 std::vector<std::int64_t> extents_of(const Shape& shape) {
   return {shape.extents().begin(), shape.extents().end()};
 }
@@ -40,8 +42,8 @@ void SampledLatents::add(std::int64_t number, const Tensor& latents) {
     in_memory_[static_cast<std::size_t>(number)] = latents;
     return;
   }
-  NpzWriter file(path_of(number), extents_of(shape_), NpzWriter::Type::kFloat32);
-  file.write(latents.span<float>());
+  NpzWriter file(path_of(number), {{.name = kLatents, .shape = extents_of(shape_)}});
+  file.write(0, std::span<const float>(latents.span<float>()));
   file.commit();
 }
 
@@ -51,22 +53,28 @@ std::vector<float> SampledLatents::values_of(std::int64_t number) const {
     return {values.begin(), values.end()};
   }
   const NumpyFile file(path_of(number));
-  const NumpyArray* const array = file.find("arr_0");
+  const NumpyArray* const array = file.find(kLatents);
   if (array == nullptr || array->stored_dtype != "F32" || array->shape != extents_of(shape_))
     throw DataError(error_message(printable_path(path_of(number)), "array", "latents of this command, arr_0",
                                   file.names(), "remove the file, or name another folder"));
-  file.verify("arr_0");
+  file.verify(kLatents);
   std::vector<double> read(array->elements());
   file.read(*array, 0, read);
   return {read.begin(), read.end()};
 }
 
-void SampledLatents::write(const std::filesystem::path& file) const {
+void SampledLatents::write(const std::filesystem::path& file, std::span<const std::int64_t> labels,
+                           std::uint64_t seed) const {
   std::vector<std::int64_t> extents = extents_of(shape_);
   extents.insert(extents.begin(), count_);
-  NpzWriter npz(file, extents, NpzWriter::Type::kFloat32);
+  NpzWriter npz(file, {{.name = kLatents, .shape = extents},
+                       {.name = "labels", .shape = {count_}, .type = NpzArray::Type::kInt64},
+                       {.name = "seed", .shape = {}, .type = NpzArray::Type::kInt64}});
   for (std::int64_t number = 0; number < count_; ++number)
-    npz.write(std::span<const float>(values_of(number)));
+    npz.write(0, std::span<const float>(values_of(number)));
+  npz.write(1, labels);
+  const auto of_all = static_cast<std::int64_t>(seed);
+  npz.write(2, {&of_all, 1});
   npz.commit();
 }
 

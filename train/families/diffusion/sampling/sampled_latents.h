@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -21,8 +22,11 @@ class SampledLatents {
   /// Throws StorageError.
   void add(std::int64_t number, const Tensor& latents);
   /// Writes all of them, which must have been added or be in the folder, as the array `arr_0`, float32
-  /// [N, C, H, W]. Throws StorageError, and DataError for a file of the folder that is something else.
-  void write(const std::filesystem::path& file) const;
+  /// [N, C, H, W], with their `labels`, int64 [N], and the `seed`, int64 and a single number, with which
+  /// their numbers 0 to N - 1 make them. Throws StorageError, and DataError for a file of the folder that is
+  /// something else.
+  void write(const std::filesystem::path& file, std::span<const std::int64_t> labels,
+             std::uint64_t seed) const;
 
  private:
   std::filesystem::path path_of(std::int64_t number) const;

@@ -78,7 +78,7 @@ TokenFileInfo TokenFileWriter::finish() {
   const WeightInfo tokens{"tokens", info_.stored_dtype, {info_.num_tokens}};
   const SafetensorsLayout layout(std::span(&tokens, 1), metadata_of(info_), kHeaderBytes);
   MOH_CHECK(layout.header().size() == kHeaderBytes, "a header that fits its room");
-  file_.rewrite_beginning(layout.header());
+  file_.write_at(0, layout.header());
   file_.commit();
   return info_;
 }
