@@ -111,11 +111,7 @@ FORMATS = {
 
 NOT_WRITTEN = {("routed keys", "hf"): "model.moh.routed: expected queries, as the exported code has keys and values of all tokens",
                ("gqe", "hf"): "model.moh.routing: expected one of heads, groups, within_groups for transformers, found gqe",
-               ("experts", "hf"): "model.switch_head.experts: expected 0, as the exported code has one projection of each head, found 3",
-               ("moh vit", "hf"): "expected a dense vision transformer, which timm has too",
-               ("gated vit", "hf"): "expected a dense vision transformer, which timm has too",
-               ("learned heads", "hf"): "expected a dense vision transformer, which timm has too",
-               ("dit", "hf"): "expected a model that Hugging Face's libraries know"}
+               ("experts", "hf"): "model.switch_head.experts: expected 0, as the exported code has one projection of each head, found 3"}
 BARE = "expected a configuration next to the weights, found none; name a folder with config.json"
 MODEL_UNKNOWN = "expected a configuration next to the weights, or in the run, found neither; give model."
 # Of classifiers and diffusion models, sizes are read from the tensors.

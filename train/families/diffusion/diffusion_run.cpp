@@ -183,6 +183,13 @@ void DiffusionRun::remember(std::span<const std::pair<std::string, std::string>>
   }
 }
 
+TrainedIdentity DiffusionRun::identity() const {
+  TrainedIdentity identity;
+  if (!class_names.empty()) identity.push_back(identity_of(class_names));
+  if (!trained_autoencoder.empty()) identity.emplace_back(kAutoencoderHash, trained_autoencoder);
+  return identity;
+}
+
 const DiffusionRun& diffusion_run(const FamilyConfig& family) {
   return DiffusionRun::of(family);
 }

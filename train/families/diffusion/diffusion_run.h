@@ -9,6 +9,7 @@
 #include "train/families/diffusion/sampling/sample_options.h"
 #include "train/families/images/image_data_config.h"
 #include "train/trainer/config/family_run.h"
+#include "train/trainer/task/trained_identity.h"
 
 namespace moh {
 
@@ -34,7 +35,7 @@ struct TrainingSamples {
 };
 
 /// The part of a run's configuration that `task: diffusion` defines.
-struct DiffusionRun final : FamilyRun<DiffusionRun, DitConfig> {
+struct DiffusionRun final : FamilyRun<DiffusionRun, DitConfig>, KeepsIdentity {
   static constexpr std::string_view kTask = "diffusion";
 
   ImageDataConfig data;
@@ -61,6 +62,7 @@ struct DiffusionRun final : FamilyRun<DiffusionRun, DitConfig> {
   bool has_epochs() const override { return true; }
   std::vector<std::string> presets() const override;
   void remember(std::span<const std::pair<std::string, std::string>> identity) override;
+  TrainedIdentity identity() const override;
   std::vector<std::string> evaluation_settings(const std::string& path) const override {
     return {"data.validation=" + path, "eval.max_pictures=0"};
   }

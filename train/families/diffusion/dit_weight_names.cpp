@@ -9,11 +9,15 @@
 #include "models/layers/output_gate.h"
 #include "train/base/log/format.h"
 #include "train/families/diffusion/diffusion_run.h"
+#include "train/families/diffusion/export/dit_export.h"
 #include "train/trainer/config/gate_text.h"
 #include "train/trainer/config/within_bounds.h"
+#include "train/trainer/task/stored_precision.h"
+#include "train/trainer/task/trained_identity.h"
 #include "train/weights/compare_weights.h"
 #include "train/weights/load_weights.h"
 #include "train/weights/sizes_in.h"
+#include "train/weights/weight_writer.h"
 
 namespace moh {
 
@@ -21,6 +25,7 @@ namespace {
 
 constexpr std::string_view kLabels = "y_embedder.embedding_table.weight", kPositions = "pos_embed",
                            kPatches = "x_embedder.proj.weight";
+constexpr std::string_view kModelTypes[] = {kMohDit};
 constexpr std::int64_t kMostClasses = 1 << 20, kMostTokens = 1 << 20;
 
 /// Whether the weights have exactly the tensors of the model.
@@ -61,6 +66,27 @@ std::string routing_text(const DitConfig& c) {
 }
 
 }  // namespace
+
+std::span<const std::string_view> DitWeightNames::model_types() const {
+  return kModelTypes;
+}
+
+bool DitWeightNames::recognises(const ConfigJson& json) const {
+  return json.has("model_type") && json.text("model_type") == kMohDit;
+}
+
+std::unique_ptr<FamilyConfig> DitWeightNames::read_config(const std::filesystem::path& config_json) const {
+  return std::make_unique<DiffusionRun>(read_moh_dit_config(config_json, ConfigJson(config_json)));
+}
+
+void DitWeightNames::write_files(const std::filesystem::path& folder, const FamilyConfig& config,
+                                 const ModelLocation& source, std::span<const WeightInfo> tensors) const {
+  DiffusionRun run = diffusion_run(config);
+  run.remember(trained_identity(source, config));
+  run.model.moh.router_precision = router_precision_of(tensors);
+  write_moh_dit_files(folder, run, torch_dtype_name(source, tensors));
+  copy_companions(companions(source), folder);
+}
 
 std::unique_ptr<FamilyConfig> DitWeightNames::published_model(const WeightFile& weights) const {
   const WeightInfo *labels = weights.find(kLabels), *positions = weights.find(kPositions);

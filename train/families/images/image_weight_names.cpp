@@ -8,11 +8,13 @@
 #include "models/vision/resample.h"
 #include "train/base/io/durable_file.h"
 #include "train/base/log/format.h"
+#include "train/families/images/export/image_export.h"
 #include "train/families/images/image_run.h"
 #include "train/families/images/model_in_tensors.h"
 #include "train/families/images/timm_config.h"
 #include "train/trainer/config/gate_text.h"
 #include "train/trainer/config/within_bounds.h"
+#include "train/trainer/task/stored_precision.h"
 #include "train/trainer/task/trained_identity.h"
 #include "train/weights/compare_weights.h"
 #include "train/weights/hf/config_json.h"
@@ -26,6 +28,7 @@ namespace {
 
 constexpr std::string_view kHead = "head.weight";
 constexpr std::int64_t kMostHeadRows = 1 << 20;
+constexpr std::string_view kModelTypes[] = {kMohVit};
 
 /// Whether the weights have exactly the tensors of the model.
 bool are_of(const ImageModelConfig& model, const WeightFile& weights, const WeightNames& names) {
@@ -46,18 +49,28 @@ std::string list_of(const std::vector<std::int64_t>& numbers) {
   return text;
 }
 
+/// Whether timm's VisionTransformer computes the model.
+bool timm_has(const ImageModelConfig& model) {
+  return model.architecture == ImageArchitecture::kVit && !model.moh.router->routes() &&
+         !model.vit.single_kv_head && model.vit.norm_eps == VitConfig().norm_eps &&
+         model.attention_gate == AttentionGate::kNone &&
+         model.vit.head_width() * model.vit.heads == model.vit.hidden;
+}
+
 }  // namespace
 
 std::span<const std::string_view> ImageWeightNames::model_types() const {
-  return {};  // timm's files have an architecture instead
+  return kModelTypes;  // timm's files have an architecture instead
 }
 
 bool ImageWeightNames::recognises(const ConfigJson& json) const {
-  return json.has("architecture") && !json.has("model_type");
+  return json.has("model_type") ? json.text("model_type") == kMohVit : json.has("architecture");
 }
 
 std::unique_ptr<FamilyConfig> ImageWeightNames::read_config(const std::filesystem::path& config_json) const {
-  return std::make_unique<ImageRun>(read_timm_config(ConfigJson(config_json)));
+  const ConfigJson json(config_json);
+  return std::make_unique<ImageRun>(json.has("model_type") ? read_moh_vit_config(config_json, json)
+                                                           : read_timm_config(json));
 }
 
 std::unique_ptr<FamilyConfig> ImageWeightNames::published_model(const WeightFile& weights) const {
@@ -90,19 +103,15 @@ std::unique_ptr<FamilyConfig> ImageWeightNames::model_in(const WeightFile& weigh
 }
 
 void ImageWeightNames::write_files(const std::filesystem::path& folder, const FamilyConfig& config,
-                                   const ModelLocation& source, std::span<const WeightInfo>) const {
+                                   const ModelLocation& source, std::span<const WeightInfo> tensors) const {
   ImageRun run = image_run(config);
-  const ImageModelConfig& model = run.model;
-  if (model.architecture != ImageArchitecture::kVit || model.moh.router->routes() ||
-      model.vit.single_kv_head || model.vit.norm_eps != VitConfig().norm_eps ||
-      model.attention_gate != AttentionGate::kNone ||
-      model.vit.head_width() * model.vit.heads != model.vit.hidden) {
-    throw ConfigError(error_message(folder.string(), "format hf",
-                                    "a dense vision transformer, which timm has too", describe(config),
-                                    "convert to safetensors: names are those of the released code"));
-  }
   run.class_names = class_names_in(trained_identity(source, config), {});
-  write_file_durably(folder / "config.json", timm_config(run));
+  if (timm_has(run.model)) {
+    write_file_durably(folder / "config.json", timm_config(run));
+  } else {
+    run.model.moh.router_precision = router_precision_of(tensors);
+    write_moh_vit_files(folder, run, torch_dtype_name(source, tensors));
+  }
   copy_companions(companions(source), folder);
 }
 

@@ -207,8 +207,7 @@ std::string timm_config(const ImageRun& run) {
   const std::string name = "vit_" + std::string(known ? size->word : "base") + "_patch" +
                            (c.vit.patch_size == 32 ? "32" : "16") + "_224";
   const std::string pool = c.vit.pooling == VitPooling::kMean ? "avg" : "token";
-  const ImageDataConfig data = run.settled_data();
-  const TimmView view = timm_view_of(data);
+  const TimmView view = timm_view_of(run.settled_data());
   nlohmann::ordered_json json;
   json["architecture"] = name;
   json["num_classes"] = c.classes;
@@ -221,16 +220,7 @@ std::string timm_config(const ImageRun& run) {
                         {"num_classes", c.classes},  {"global_pool", pool}};
   if (c.vit.pooling == VitPooling::kMean) json["model_args"]["class_token"] = false;
   if (view.side != c.image_size) json["model_args"]["dynamic_img_size"] = true;
-  json["pretrained_cfg"] = {{"input_size", {3, view.side, view.side}},
-                            {"interpolation", view.interpolation},
-                            {"crop_pct", view.crop_pct},
-                            {"crop_mode", view.crop_mode},
-                            {"mean", data.normalize.mean},
-                            {"std", data.normalize.std},
-                            {"num_classes", c.classes},
-                            {"pool_size", nullptr},
-                            {"first_conv", "patch_embed.proj"},
-                            {"classifier", "head"}};
+  json["pretrained_cfg"] = nlohmann::ordered_json::parse(timm_view_json(run));
   return json.dump(2) + "\n";
 }
 

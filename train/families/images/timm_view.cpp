@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 #include <limits>
+#include <nlohmann/json.hpp>
 #include <span>
 #include <string>
 #include <utility>
@@ -61,7 +62,11 @@ void refuse_unknown(const ConfigJson& json) {
   }
 }
 
-/// Names of tensors, which are those of a vision transformer.
+std::string_view first_convolution(ImageArchitecture architecture) {
+  return architecture == ImageArchitecture::kVit ? "patch_embed.proj" : "patch_embed1.proj";
+}
+
+/// Names of tensors, which are those of the architecture.
 void require_name(const ConfigJson& json, std::string_view key, std::string_view expected) {
   if (json.has(key) && json.text(key) != expected) json.unsupported(key, expected, json.shown(key));
 }
@@ -101,7 +106,7 @@ std::int64_t input_side(const ConfigJson& json, std::string_view key) {
 
 void read_timm_view(const ConfigJson& pretrained, ImageRun& run) {
   refuse_unknown(pretrained);
-  require_name(pretrained, "first_conv", "patch_embed.proj");
+  require_name(pretrained, "first_conv", first_convolution(run.model.architecture));
   require_name(pretrained, "classifier", "head");
   if (pretrained.number_or("label_offset", 0) != 0)
     pretrained.unsupported("label_offset", "0: the classifier has a row for each class",
@@ -131,16 +136,27 @@ TimmView timm_view_of(const ImageDataConfig& settled) {
                 .crop_pct = settled.eval_share,
                 .crop_mode = name_of(settled.eval_crop),
                 .interpolation = name_of(settled.interpolation)};
-  if (settled.eval_crop == EvaluationCrop::kOriginal) {  // timm's name for a picture of the size, all of it
-    view.crop_pct = 1;
-    view.crop_mode = name_of(EvaluationCrop::kSquash);
-    return view;
-  }
   if (std::floor(side / view.crop_pct) == resized) return view;
   view.crop_pct = side / resized;
   while (std::floor(side / view.crop_pct) < resized)
     view.crop_pct = std::nextafter(view.crop_pct, -std::numeric_limits<double>::infinity());
   return view;
+}
+
+std::string timm_view_json(const ImageRun& run) {
+  const ImageDataConfig data = run.settled_data();
+  const TimmView view = timm_view_of(data);
+  const nlohmann::ordered_json json = {{"input_size", {3, view.side, view.side}},
+                                       {"interpolation", view.interpolation},
+                                       {"crop_pct", view.crop_pct},
+                                       {"crop_mode", view.crop_mode},
+                                       {"mean", data.normalize.mean},
+                                       {"std", data.normalize.std},
+                                       {"num_classes", run.model.classes},
+                                       {"pool_size", nullptr},
+                                       {"first_conv", first_convolution(run.model.architecture)},
+                                       {"classifier", "head"}};
+  return json.dump();
 }
 
 }  // namespace moh

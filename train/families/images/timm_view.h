@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <string_view>
 
 #include "train/families/images/image_run.h"
@@ -9,10 +10,10 @@
 namespace moh {
 
 /// Reads what timm's `pretrained_cfg` says of pictures and classes: side of the input, mean, deviation, crop
-/// and interpolation, names of classes. `pretrained` is that object, or the whole file where it has none, as
-/// timm's earlier ones. Keys that are absent have the values of timm's PretrainedCfg, whatever the
-/// architecture. Throws CheckpointError for damaged values; ConfigError for those that moh does not have and
-/// for unknown keys, as timm does.
+/// and interpolation, names of classes; run.model has the architecture, and with it names of tensors.
+/// `pretrained` is that object, or the whole file where it has none, as timm's earlier ones. Keys that are
+/// absent have the values of timm's PretrainedCfg, whatever the architecture. Throws CheckpointError for
+/// damaged values; ConfigError for those that moh does not have and for unknown keys, as timm does.
 void read_timm_view(const ConfigJson& pretrained, ImageRun& run);
 
 /// How timm's evaluations see a picture.
@@ -25,5 +26,8 @@ struct TimmView {
 
 /// The view with which timm computes what moh does.
 TimmView timm_view_of(const ImageDataConfig& settled);
+
+/// The object `pretrained_cfg` of that view, as JSON, which read_timm_view() reads back.
+std::string timm_view_json(const ImageRun& run);
 
 }  // namespace moh

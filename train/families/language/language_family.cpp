@@ -24,6 +24,7 @@
 #include "train/tokenizers/open_tokenizer.h"
 #include "train/trainer/config/enum_names.h"
 #include "train/trainer/config/gate_text.h"
+#include "train/trainer/task/stored_precision.h"
 #include "train/weights/hf/config_json.h"
 #include "train/weights/load_weights.h"
 #include "train/weights/meta_weights.h"
@@ -125,14 +126,6 @@ std::string routing_text(const LlamaConfig& c) {
            " experts for values and outputs" + gates;
   if (!c.moh.router->routes()) return "dense" + gates;
   return "MoH with " + format_fixed(100 * activated_heads(routing_of(c)), 1) + "% of the heads" + gates;
-}
-
-/// The precision of a model's routers, by its tensors.
-RouterPrecision router_precision_of(std::span<const WeightInfo> tensors) {
-  const bool are_float32 = std::ranges::any_of(tensors, [](const WeightInfo& tensor) {
-    return tensor.stored_dtype == "F32" && tensor.name.find(".self_attn.wg") != std::string::npos;
-  });
-  return are_float32 && main_type(tensors) != "F32" ? RouterPrecision::kFloat32 : RouterPrecision::kSame;
 }
 
 /// LLaMA models as Hugging Face's transformers names them, and MoH-LLaMA as the released code does.

@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <map>
+#include <string>
 #include <string_view>
 #include <vector>
 
 #include "train/trainer/task/load_model.h"
+#include "train/weights/weight_writer.h"
 
 namespace moh {
 
@@ -41,6 +43,13 @@ bool take_precision(std::span<const WeightInfo> tensors, const Families& familie
     }
   }
   return false;
+}
+
+RouterPrecision router_precision_of(std::span<const WeightInfo> tensors) {
+  const bool are_float32 = std::ranges::any_of(tensors, [](const WeightInfo& tensor) {
+    return tensor.stored_dtype == "F32" && tensor.name.find("attn.wg") != std::string::npos;
+  });
+  return are_float32 && main_type(tensors) != "F32" ? RouterPrecision::kFloat32 : RouterPrecision::kSame;
 }
 
 }  // namespace moh

@@ -14,4 +14,7 @@ struct RunConfig;
 /// routers of F32. Tensors that are no parameter of the model do not count.
 bool take_precision(std::span<const WeightInfo> tensors, const Families& families, RunConfig& run);
 
+/// The precision of the routers of a model by its tensors, for its description in an export.
+RouterPrecision router_precision_of(std::span<const WeightInfo> tensors);
+
 }  // namespace moh

@@ -138,6 +138,10 @@ std::vector<std::vector<std::int64_t>> ConfigJson::lists_of_integers(std::string
   return lists;
 }
 
+std::string ConfigJson::object_text(std::string_view key) const {
+  return get(*this, object_->members, key, "an object", &json::is_object).dump();
+}
+
 ConfigJson ConfigJson::object(std::string_view key) const {
   const json& found = get(*this, object_->members, key, "an object", &json::is_object);
   return {path_, prefix_ + std::string(key) + ".", std::make_shared<Object>(Object{found})};

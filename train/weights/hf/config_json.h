@@ -36,6 +36,7 @@ class ConfigJson {
   std::vector<std::vector<std::int64_t>> lists_of_integers(std::string_view key, double low,
                                                            double high) const;
   ConfigJson object(std::string_view key) const;
+  std::string object_text(std::string_view key) const;  ///< the object as JSON, on one line
 
   double number_or(std::string_view key, double otherwise) const {
     return has(key) ? number(key) : otherwise;

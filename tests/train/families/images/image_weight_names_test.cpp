@@ -132,15 +132,45 @@ TEST_CASE("image weights: a vision transformer is described as timm does, and re
   const auto config = folder.path() / "config.json";
   CHECK(known_names.recognises(ConfigJson(config)));
   CHECK(vit_of(image_run(*known_names.read_config(config)).model) == vit_of(run.model));
+}
+
+TEST_CASE("image weights: models that timm lacks are exported with their code, and read back") {
+  ImageRun run;
+  run.begin_with_preset("deit_small");
+  run.model.vit.layers = 3;
   run.model.moh.router = routers::kLearned;
   run.model.moh.num_shared = run.model.moh.top_k = 2;
-  CHECK_THROWS_WITH(
-      known_names.write_files(folder.path(), run, source, {}),
-      Catch::Contains("a dense vision transformer, which timm has too, found ViT, 3 layers of width 384, "
-                      "6 heads, patches of 8, 10 classes, MoH with 66.7% of the heads"));
-  run.begin_with_preset("transnext_tiny");
-  CHECK_THROWS_WITH(known_names.write_files(folder.path(), run, source, {}),
-                    Catch::Contains("TransNeXt, stages of 2, 2, 15, 2 blocks"));
+  ImageRun stages;
+  stages.begin_with_preset("moh_vit_base_50");
+  stages.model.recompute = RecomputeLevel::kLayer;
+  stages.data.normalize.mean = {0.5, 0.25, 0.125};
+  for (const ImageRun& each : {run, stages}) {
+    const TemporaryFolder folder;
+    const ModelLocation source{folder.path() / "none.safetensors", {}, false};
+    const WeightInfo tensor{"head.weight", "F32", {1000, 384}, 0};
+    known_names.write_files(folder.path(), each, source, {&tensor, 1});
+    for (const char* name : {"modeling_moh_vit.py", "moh_attention.py", "transformers_moh_vit.py"})
+      CHECK(std::filesystem::file_size(folder.path() / name) > 1000);
+    const auto config = folder.path() / "config.json";
+    REQUIRE(known_names.recognises(ConfigJson(config)));
+    const auto read = known_names.read_config(config);
+    CHECK(each.other_results(*read).empty());
+    CHECK(image_run(*read).data.normalize.mean == each.data.normalize.mean);
+  }
+}
+
+TEST_CASE("image weights: a config.json of moh_vit is checked as a run is") {
+  const auto with_model = [](const std::string& model) {
+    return R"({"model_type": "moh_vit", "model": )" + model + "}";
+  };
+  CHECK(read_model(with_model(R"({"architecture": "vit"})")).architecture == ImageArchitecture::kVit);
+  CHECK_THAT(model_error(with_model(R"({"architecture": "vit", "heads": 4})")),
+             Catch::Contains("model.heads"));
+  CHECK_THAT(model_error(with_model(R"({"architecture": "vit", "vit": {"hidden": 383}})")),
+             Catch::Contains("model.vit.heads"));
+  CHECK_THAT(model_error(with_model(R"({"moh": {"router": "query_norm"}})")),
+             Catch::Contains("model.moh.router"));
+  CHECK_THROWS_WITH(read_model(with_model("7")), Catch::Contains("model: expected an object, found 7"));
 }
 
 TEST_CASE("image weights: position embeddings are resized, nothing else") {

@@ -92,7 +92,8 @@ TEST_CASE("tasks: a file describes weights that come without a configuration, an
 TEST_CASE("tasks: a config.json of no family that is known") {
   const Source source;
   CHECK(refused_source<ConfigError>(source, R"({"model_type": "gpt2"})") ==
-        "model_type: expected llama, mistral, qwen2, qwen3, moh_llama, marian or fsmt, found gpt2");
+        "model_type: expected llama, mistral, qwen2, qwen3, moh_llama, moh_vit, moh_dit, marian or fsmt, "
+        "found gpt2");
   CHECK(
       refused_source<ConfigError>(source, R"({"model_type": "mixtral"})") ==
       "model_type: expected llama, mistral, qwen2, qwen3 or moh_llama, found mixtral; its MLPs are mixtures "

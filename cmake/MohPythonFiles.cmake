@@ -1,0 +1,16 @@
+# moh_python_files(TARGET FOLDER MODULE...): makes the files FOLDER/python/MODULE.py part of the target, so that the program needs no
+# others to write them. FOLDER/python_files.h declares std::string_view MODULE_py() for each.
+function(moh_python_files target folder)
+  file(RELATIVE_PATH header ${PROJECT_SOURCE_DIR} ${CMAKE_CURRENT_SOURCE_DIR}/${folder}/python_files.h)
+  set(text "// Made by CMake from the files of ${folder}/python/.\n#include \"${header}\"\n\nnamespace moh {\n")
+  foreach(module IN LISTS ARGN)
+    set(file ${CMAKE_CURRENT_SOURCE_DIR}/${folder}/python/${module}.py)
+    set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${file})
+    file(READ ${file} contents)
+    string(APPEND text "\nstd::string_view ${module}_py() {\n  return R\"moh_python(${contents})moh_python\";\n}\n")
+  endforeach()
+  string(APPEND text "\n}  // namespace moh\n")
+  set(made ${CMAKE_CURRENT_BINARY_DIR}/${folder}/python_files.cpp)
+  file(CONFIGURE OUTPUT ${made} CONTENT "@text@" @ONLY)
+  target_sources(${target} PRIVATE ${made})
+endfunction()
