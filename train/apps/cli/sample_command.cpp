@@ -219,11 +219,11 @@ void add_sample(const Commands& commands) {
       ->type_name("DIR")
       ->default_str("");
   command
-      .add_option(
-          "--latents", args.to.latents,
-          "For a model of latents: write the latents to this file, in place of images, as arr_0 "
-          "[N, C, H, W] in float32, times the scaling factor of their autoencoder. With --out a stopped "
-          "command can continue")
+      .add_option("--latents", args.to.latents,
+                  "For a model of latents: write the latents to this file, in place of images, as arr_0 "
+                  "[N, C, H, W] in float32, times the scaling factor of their autoencoder, with labels and "
+                  "seed. With "
+                  "--out a stopped command can continue")
       ->type_name("FILE.npz")
       ->default_str("");
   command.add_flag("--overwrite", args.overwrite, "Replace the file of --latents");
