@@ -118,9 +118,9 @@ void add_convert(const Commands& commands) {
   command
       .add_option(
           "--format", args.format,
-          "hf: a folder for transformers; safetensors: one file, or with --shard-size a folder; moh: a "
-          "checkpoint; peft: the adapters of model.lora alone, for PEFT (hf merges them); default: "
-          "safetensors if --to ends in .safetensors")
+          "hf: a folder for transformers, timm or PyTorch; safetensors: one file, or with "
+          "--shard-size a folder; moh: a checkpoint; peft: the adapters of model.lora alone, for PEFT "
+          "(hf merges them); default: safetensors if --to ends in .safetensors")
       ->check(CLI::IsMember({"hf", "safetensors", "moh", "peft"}));
   command.add_option("--part", options.part, "The model to read from a PyTorch file: model, ema, ...");
   command

@@ -15,7 +15,7 @@ namespace moh {
 
 enum class WeightFormat {
   kSafetensors,    ///< one file, or a folder of shards
-  kHuggingFace,    ///< a folder that transformers opens: tensors, config.json, and the code of a MoH model
+  kHuggingFace,    ///< a folder that transformers, timm or PyTorch opens: tensors, config.json, and code
   kMohCheckpoint,  ///< a step folder without optimiser state
   kPeft            ///< a folder that PEFT opens on top of a base model: adapters, and what else was trained
 };
