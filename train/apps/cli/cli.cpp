@@ -16,7 +16,6 @@
 #include "train/apps/cli/standard_streams.h"
 #include "train/base/io/error_words.h"
 #include "train/base/log/logging.h"
-#include "train/comm/comm_error.h"
 
 namespace moh::cli {
 
@@ -50,18 +49,6 @@ int parse_and_run(CLI::App& app, const Action& action, int argc, char** argv, co
 }
 
 }  // namespace
-
-int exit_code_of(const std::exception& error) {
-  const auto is = [&]<class E>() { return dynamic_cast<const E*>(&error) != nullptr; };
-  if (is.operator()<ConfigError>() || is.operator()<ValueError>() || is.operator()<DeviceError>())
-    return kConfigError;
-  if (is.operator()<DataError>() || is.operator()<CheckpointError>()) return kInputError;
-  if (is.operator()<NumericError>()) return kNumericAbort;
-  if (is.operator()<StorageError>()) return kStorageError;
-  if (const auto* const peer = dynamic_cast<const PeerError*>(&error)) return peer->exit_code();
-  if (is.operator()<CommError>()) return kCommError;
-  return kFailure;
-}
 
 int run(int argc, char** argv, const Families& families, std::string_view commit) {
   occupy_closed_streams();

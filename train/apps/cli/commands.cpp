@@ -8,7 +8,6 @@
 #include <system_error>
 #include <utility>
 
-#include "train/base/log/logging.h"
 #include "train/trainer/task/model_config.h"
 
 namespace moh::cli {
@@ -55,10 +54,6 @@ RunFile open_run(const RunArgs& args, const Families& families) {
   RunFile file(args.config, args.overrides, families.configs());
   log_notes(file);
   return file;
-}
-
-void log_notes(const RunFile& file, std::size_t first) {
-  for (std::size_t i = first; i < file.notes().size(); ++i) log_warning(file.notes()[i]);
 }
 
 RunConfig read_run(const RunArgs& args, const Families& families, ConfigUse use) {

@@ -1,11 +1,11 @@
 #pragma once
 
-#include <exception>
 #include <functional>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "train/comm/exit_code.h"
 #include "train/trainer/config/load_run_config.h"
 #include "train/trainer/task/family.h"
 
@@ -16,22 +16,6 @@ class App;
 /// The commands of the `moh` program. Each is a file with its options and its action, which returns an exit
 /// code or throws.
 namespace moh::cli {
-
-/// The program's exit codes; README has the table.
-enum ExitCode {
-  kDone = 0,
-  kFailure = 1,        ///< any other error, such as a bug of moh
-  kConfigError = 2,    ///< the configuration or the command line
-  kInputError = 3,     ///< a data file or checkpoint that cannot be read
-  kNumericAbort = 4,   ///< loss or gradient not finite
-  kStorageError = 5,   ///< a file could not be written; earlier checkpoints are intact
-  kCommError = 6,      ///< another process of the run failed
-  kPreempted = 75,     ///< stopped early with everything saved: start again with --resume (EX_TEMPFAIL)
-  kInterrupted = 130,  ///< a signal ended a command that saves nothing (128 + SIGINT, as in shells)
-};
-
-/// The exit code of an error; for a PeerError, that of the process that failed.
-int exit_code_of(const std::exception& error);
 
 /// The end of each help text.
 inline constexpr const char* kExitCodes =
@@ -100,8 +84,6 @@ void add_run_arguments(CLI::App& command, RunArgs& args, bool required);
 
 /// Opens the file, and logs renamed keys. Throws ConfigError.
 RunFile open_run(const RunArgs& args, const Families& families);
-/// Logs the notes of the file from number `first` on, as warnings.
-void log_notes(const RunFile& file, std::size_t first = 0);
 /// The configuration, with the model of init.from if the file does not describe one. Throws ConfigError,
 /// CheckpointError.
 RunConfig read_run(const RunArgs& args, const Families& families, ConfigUse use);

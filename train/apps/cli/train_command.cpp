@@ -14,35 +14,12 @@
 #include "train/apps/plan/training_plan.h"
 #include "train/base/log/format.h"
 #include "train/base/log/logging.h"
-#include "train/trainer/config/active_heads.h"
 #include "train/trainer/config/enum_names.h"
-#include "train/trainer/run/resume_point.h"
-#include "train/trainer/task/model_config.h"
+#include "train/trainer/run/training_config.h"
 
 namespace moh::cli {
 
 namespace {
-
-/// The run's configuration. A resumed run has the model of its own checkpoint: that of init.from may no
-/// longer exist, and shared heads measured on it are in the run's checkpoint.
-RunConfig finish_config(RunFile& file, const TrainArgs& args, const Families& families) {
-  if (file.leaves_model_open()) {
-    if (const auto saved = saved_model(args.start, file.run().output.dir, families))
-      return file.finish(ConfigUse::kData, saved.get());
-  }
-  return finish_run(file, families, ConfigUse::kData);
-}
-
-RunConfig read_config(const TrainArgs& args, const Families& families) {
-  RunFile file = open_run(args, families);
-  const std::size_t logged = file.notes().size();
-  RunConfig run = finish_config(file, args, families);
-  log_notes(file, logged);
-  const MohConfig* const moh = run.family->moh();
-  const std::string note = moh == nullptr ? "" : config::note_of_some_layers(*moh, run.family->heads());
-  if (!note.empty()) log_info(note);
-  return run;
-}
 
 /// Sets model.recompute to what computes least again in the memory that each process may take.
 void fit_memory(RunConfig& run, const std::string& memory, int processes, const Families& families) {
@@ -95,7 +72,8 @@ int train(const TrainArgs& args, const Families& families) {
     start_logging(console, args.log_level);
     StartOptions options = args.start;
     options.config_file = args.config;
-    RunConfig run = read_config(args, families);
+    RunConfig run =
+        training_config(RunFile(args.config, args.overrides, families.configs()), args.start, families);
     if (!args.memory.empty()) fit_memory(run, args.memory, processes.size(), families);
     const TrainOutcome outcome = start_run(run, options, {families, folder, stop, console, processes});
     console->print(format_summary(outcome.summary));

@@ -4,6 +4,7 @@
 
 #include "core/error.h"
 #include "train/base/io/printable.h"
+#include "train/base/log/logging.h"
 #include "train/trainer/config/copy_fields.h"
 #include "train/trainer/task/stored_model.h"
 #include "train/weights/hf/config_json.h"
@@ -94,6 +95,10 @@ void TensorModel::require_told(const fs::path& weights, FunctionRef<bool(std::st
   if (keys.empty()) return;
   throw ConfigError(error_message(weights.string(), "model", "what its tensors do not tell",
                                   "nothing that says it", "give " + keys));
+}
+
+void log_notes(const RunFile& file, std::size_t first) {
+  for (std::size_t i = first; i < file.notes().size(); ++i) log_warning(file.notes()[i]);
 }
 
 RunConfig finish_run(RunFile& file, const Families& families, ConfigUse use) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <filesystem>
 #include <memory>
 #include <string>
@@ -35,6 +36,9 @@ struct TensorModel {
                     FunctionRef<bool(std::string_view key)> given) const;
 };
 TensorModel model_in_tensors(const WeightFile& weights, const Families& families);
+
+/// Logs the notes of the file from number `first` on, as warnings.
+void log_notes(const RunFile& file, std::size_t first = 0);
 
 /// The run of a file, with the model of init.from if the file does not describe one
 /// (RunFile::leaves_model_open) and there is a configuration with those weights. Throws as RunFile::finish()
