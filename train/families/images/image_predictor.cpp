@@ -9,6 +9,7 @@
 #include "core/error.h"
 #include "train/base/io/printable.h"
 #include "train/families/images/image_data.h"
+#include "train/families/images/picture_reader.h"
 
 namespace moh {
 
@@ -56,20 +57,12 @@ Tensor features_of(const Tensor& last) {
 class ImagePredictor final : public Predictor {
  public:
   ImagePredictor(const ImageRun& run, const ImageModel& model)
-      : view_(evaluation_view_of(run.settled_data())),
-        normalizer_(view_.normalize),
-        names_(class_names_of(run)),
-        blocks_(block_names(run.model)),
-        model_(model) {}
+      : reader_(run), names_(class_names_of(run)), blocks_(block_names(run.model)), model_(model) {}
 
   std::vector<Prediction> predict(const std::filesystem::path& file, std::int64_t top,
                                   std::span<const std::string> features,
                                   std::vector<PredictedArray>* arrays) const override {
-    std::vector<std::byte> bytes;
-    read_picture_file(file, bytes);
-    const Tensor picture = empty_picture();
-    make_evaluation_picture(view_, normalizer_, bytes, printable_path(file), picture.span<float>());
-    std::vector<PredictedArray> made = arrays_of(picture, features);
+    std::vector<PredictedArray> made = arrays_of(reader_.read({&file, 1}), features);
     const std::vector<double> shares = softmax_of(made.front().values, printable_path(file));
     if (arrays != nullptr) *arrays = std::move(made);
     std::vector<std::int64_t> order(shares.size());
@@ -95,17 +88,13 @@ class ImagePredictor final : public Predictor {
                                             " to " + blocks_.back() + ", each once",
                                         printable(features[i]) + (again ? " twice" : "")));
     }
-    const Tensor picture = empty_picture();
+    const Tensor picture = empty({1, reader_.side(), reader_.side(), Picture::kChannels}, DType::kFloat32);
     picture.fill(0);
     return arrays_of(picture, features);
   }
 
  private:
   static constexpr std::string_view kPooled = "pooled", kTokens = "tokens";
-
-  Tensor empty_picture() const {
-    return empty({1, view_.crop, view_.crop, Picture::kChannels}, DType::kFloat32);
-  }
 
   /// The logits, then the features, of a picture [1, H, W, C].
   std::vector<PredictedArray> arrays_of(const Tensor& picture, std::span<const std::string> features) const {
@@ -125,8 +114,7 @@ class ImagePredictor final : public Predictor {
     return arrays;
   }
 
-  EvaluationView view_;
-  ChannelNormalizer normalizer_;
+  PictureReader reader_;
   std::vector<std::string> names_, blocks_;
   const ImageModel& model_;
 };

@@ -48,6 +48,16 @@ class Context {
   KvCache cache_;
 };
 
+constexpr std::string_view kPrompt = "generate: prompt";
+
+/// Throws ValueError, from `where`, unless a prompt has 1 to `positions` tokens.
+void require_fit(std::string_view where, const std::vector<TokenId>& prompt, std::int64_t positions) {
+  const auto count = static_cast<std::int64_t>(prompt.size());
+  if (count >= 1 && count <= positions) return;
+  throw ValueError(
+      error_message(where, "", "1 to " + std::to_string(positions) + " tokens", std::to_string(count)));
+}
+
 }  // namespace
 
 TokenPicker::TokenPicker(const PickOptions& options, RandomKey key) : options_(options), key_(key) {
@@ -109,24 +119,30 @@ std::vector<TokenId> encode_prompt(std::string_view where, const Tokenizer& toke
   } catch (const DataError& error) {
     throw DataError(std::string(where) + ": " + error.what());
   }
-  const auto count = static_cast<std::int64_t>(ids.size());
-  if (count >= 1 && count <= positions) return ids;
-  throw ValueError(
-      error_message(where, "", "1 to " + std::to_string(positions) + " tokens", std::to_string(count)));
+  require_fit(where, ids, positions);
+  return ids;
 }
 
 GenerateReport generate_text(const Llama& model, const Tokenizer& tokenizer, std::string_view prompt,
                              const GenerateOptions& options,
                              const std::function<void(std::string_view)>& sink,
                              FunctionRef<bool()> interrupt) {
-  std::vector<TokenId> ids =
-      encode_prompt("generate: prompt", tokenizer, prompt, model.config().max_positions);
+  return generate_text(model, tokenizer,
+                       encode_prompt(kPrompt, tokenizer, prompt, model.config().max_positions), options, sink,
+                       interrupt);
+}
+
+GenerateReport generate_text(const Llama& model, const Tokenizer& tokenizer, std::vector<TokenId> prompt,
+                             const GenerateOptions& options,
+                             const std::function<void(std::string_view)>& sink,
+                             FunctionRef<bool()> interrupt) {
+  require_fit(kPrompt, prompt, model.config().max_positions);
   GenerateReport report;
-  report.prompt_tokens = static_cast<std::int64_t>(ids.size());
+  report.prompt_tokens = static_cast<std::int64_t>(prompt.size());
   if (options.tokens < 0) {
     throw ValueError(error_message("generate", "tokens", "0 or more", std::to_string(options.tokens)));
   }
-  Context context(model, std::move(ids), options.tokens);
+  Context context(model, std::move(prompt), options.tokens);
   TokenPicker picker(options.pick, generation_key(options.seed));
   Utf8Stream text;
   StopFilter filter(options.stop);

@@ -74,12 +74,17 @@ struct GenerateReport {
 std::vector<TokenId> encode_prompt(std::string_view where, const Tokenizer& tokenizer,
                                    std::string_view prompt, std::int64_t positions);
 
-/// Continues `prompt` and passes the new text to `sink` as it is generated, in whole characters. Uses a KV
-/// cache, of which only the selected heads are read. Stops at the end-of-document token or one of
-/// options.ends, before a text of options.stop, which is not passed on, or if `interrupt`, which is called
-/// before each token, returns true. When the context reaches the model's max_positions, its first half is
-/// dropped and the rest is processed again. Throws ValueError for an empty prompt or stop text, a prompt that
-/// is longer than max_positions, and a negative number of tokens.
+/// Continues the tokens of a prompt and passes the new text to `sink` as it is generated, in whole
+/// characters. Uses a KV cache, of which only the selected heads are read. Stops at the end-of-document token
+/// or one of options.ends, before a text of options.stop, which is not passed on, or if `interrupt`, which is
+/// called before each token, returns true. When the context reaches the model's max_positions, its first half
+/// is dropped and the rest is processed again. Throws ValueError for an empty prompt or stop text, a prompt
+/// that is longer than max_positions, an id that the model does not have, and a negative number of tokens.
+GenerateReport generate_text(
+    const Llama& model, const Tokenizer& tokenizer, std::vector<TokenId> prompt,
+    const GenerateOptions& options, const std::function<void(std::string_view)>& sink,
+    FunctionRef<bool()> interrupt = [] { return false; });
+/// Continues a text, whose tokens are those of encode_prompt(). Throws as both.
 GenerateReport generate_text(
     const Llama& model, const Tokenizer& tokenizer, std::string_view prompt, const GenerateOptions& options,
     const std::function<void(std::string_view)>& sink, FunctionRef<bool()> interrupt = [] { return false; });

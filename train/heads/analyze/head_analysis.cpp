@@ -58,6 +58,11 @@ std::vector<std::uint8_t> selection_of(const AttentionTrace& trace) {
   return selected;
 }
 
+Tensor selected_of(const AttentionTrace& trace) {
+  return tensor_of<std::uint8_t>({trace.heads.dim(0), trace.heads.dim(1), trace.heads.dim(2)},
+                                 selection_of(trace));
+}
+
 std::int64_t sequences_in(const AnalysisPass& pass, const AttentionTrace& trace) {
   const PassTokens tokens = tokens_of(pass, trace.side);
   return tokens.offsets.empty() ? trace.heads.dim(0) : std::ssize(tokens.offsets) - 1;

@@ -66,5 +66,7 @@ std::int64_t sequences_in(const AnalysisPass& pass, const AttentionTrace& trace)
 
 /// Whether the tokens of a pass select each head, [B, T, H], on the CPU: all ones in a dense layer.
 std::vector<std::uint8_t> selection_of(const AttentionTrace& trace);
+/// Likewise as a tensor of uint8.
+Tensor selected_of(const AttentionTrace& trace);
 
 }  // namespace moh

@@ -37,11 +37,6 @@ std::string prefix_of(const std::vector<std::string>& sides, std::size_t side) {
   return sides.empty() ? "" : sides.at(side) + "_";
 }
 
-Tensor selected_of(const AttentionTrace& trace) {
-  return tensor_of<std::uint8_t>({trace.heads.dim(0), trace.heads.dim(1), trace.heads.dim(2)},
-                                 selection_of(trace));
-}
-
 }  // namespace
 
 /// The rows of one tensor so far.
