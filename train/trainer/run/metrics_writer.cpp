@@ -85,6 +85,7 @@ void MetricsWriter::write(const MetricRecord& record) {
   const std::string line = record.to_json();
   file_.append(line);
   if (tensorboard_) tensorboard_->append(line);
+  if (listener_) listener_(line);
 }
 
 }  // namespace moh

@@ -3,6 +3,7 @@
 #include <concepts>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -53,6 +54,9 @@ class MetricRecord {
   std::vector<std::string> keys_;
 };
 
+/// Gets each line of metrics.jsonl when it has been written; empty: nobody does.
+using MetricListener = std::function<void(std::string_view line)>;
+
 /// The metrics.jsonl of a run. It has each step's records exactly once even if the run is killed and resumed:
 /// opening removes an incomplete last line, and records after the step from which the run resumes. Throws
 /// StorageError.
@@ -75,6 +79,7 @@ class MetricsWriter {
   /// Appends the record as one line in one write(), which survives a crash of the process. If the disk is
   /// full the file is unchanged.
   void write(const MetricRecord& record);
+  void set_listener(MetricListener listener) { listener_ = std::move(listener); }
   /// Syncs to disk. Call it before a checkpoint of the same step is published, so that after a power loss no
   /// checkpoint lacks the records up to it.
   void sync() { file_.sync(); }
@@ -83,6 +88,7 @@ class MetricsWriter {
   JsonlFile file_;
   std::int64_t dropped_records_;
   std::unique_ptr<TensorBoardFile> tensorboard_;
+  MetricListener listener_;
 };
 
 }  // namespace moh

@@ -76,6 +76,7 @@ RunLog::RunLog(const RunParts& run, const RunLength& length, const EvaluationSch
                                task_.evaluation_samples() / (3 * step_samples));
   if (!run.processes.is_rank0()) return;
   metrics_.emplace(config_.output.dir / "metrics.jsonl", resumed_from, state.evaluation_due);
+  metrics_->set_listener(run.listener);
   if (config_.log.tensorboard) metrics_->show_in_tensorboard(config_.output.dir / TensorBoardFile::kName);
 }
 

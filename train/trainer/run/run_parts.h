@@ -5,6 +5,7 @@
 
 #include "train/base/log/console.h"
 #include "train/comm/communicator.h"
+#include "train/trainer/run/metrics_writer.h"
 #include "train/trainer/run/run_folder.h"
 #include "train/trainer/run/stop_signal.h"
 #include "train/trainer/task/task.h"
@@ -27,6 +28,7 @@ struct RunParts {
   std::shared_ptr<Console> console;
   Communicator& processes = one_process();
   std::shared_ptr<ShardedParameters> sharded = nullptr;  ///< null: each process has all parameters
+  MetricListener listener = {};
 };
 
 }  // namespace moh

@@ -174,8 +174,8 @@ TrainOutcome start_run(RunConfig config, const StartOptions& options, const RunH
   host.stop.defer();
   enter_folder(config, config_yaml, options, host);
   processes.set_deadline(config.comm.timeout);
-  const RunParts run = {config,    config_yaml,  *task,     host.folder,    checkpoints,
-                        host.stop, host.console, processes, started.sharded};
+  const RunParts run = {config,    config_yaml,  *task,     host.folder,     checkpoints,
+                        host.stop, host.console, processes, started.sharded, host.listener};
   Trainer trainer(run, resume_from);
   found.reset();
   return run_to_end(trainer, collectives.get(), *task, host);

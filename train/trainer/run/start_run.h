@@ -34,6 +34,7 @@ struct RunHost {
   StopSignal& stop;  ///< deferred once there is something to save
   std::shared_ptr<Console> console;
   Communicator& processes;
+  MetricListener listener = {};  ///< of the process that writes
 };
 
 /// Starts a run, or resumes it, and trains to its end, or until it is stopped. Nothing of a run that is in

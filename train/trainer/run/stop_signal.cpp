@@ -3,6 +3,7 @@
 #include <unistd.h>
 #include <algorithm>
 #include <array>
+#include <string>
 #include <utility>
 
 #include "core/threads.h"
@@ -14,6 +15,7 @@ namespace {
 constexpr std::array kSignals = {
     std::pair{SIGINT, std::string_view("SIGINT")}, std::pair{SIGTERM, std::string_view("SIGTERM")},
     std::pair{SIGUSR1, std::string_view("SIGUSR1")}, std::pair{SIGHUP, std::string_view("SIGHUP")}};
+constexpr std::string_view kRequestName = "request";
 constexpr int kWakeUp = SIGUSR1;  // sent to the waiting thread
 
 bool is_ignored(int number) {
@@ -43,7 +45,10 @@ StopSignal::StopSignal(Early early) : early_(std::move(early)), wake_up_is_ignor
   watcher_ = start_thread({"signals"}, [this] { watch(); });
 }
 
+StopSignal::StopSignal(Asked asked) : asked_(std::move(asked)) {}
+
 StopSignal::~StopSignal() {
+  if (!watcher_.joinable()) return;
   ending_ = true;
   pthread_kill(watcher_.native_handle(), kWakeUp);
   watcher_.join();
@@ -60,6 +65,11 @@ void StopSignal::watch() {
 }
 
 void StopSignal::defer() {
+  if (asked_.stop) {
+    if (!requested()) return;
+    throw StoppedEarly("train: stopped by " + std::string(name()) +
+                       " before the training began; nothing was written");
+  }
   const std::lock_guard lock(deferring_);
   deferred_ = true;
 }
@@ -72,7 +82,13 @@ void StopSignal::end_early(int number) {
   die_of(number);
 }
 
+int StopSignal::number() const {
+  if (received_ == 0 && asked_.stop) received_ = asked_.stop();
+  return received_;
+}
+
 std::string_view StopSignal::name_of(int number) {
+  if (number == kRequest) return kRequestName;
   const auto* const found = std::ranges::find(kSignals, number, &decltype(kSignals)::value_type::first);
   return found == kSignals.end() ? "" : found->second;
 }

@@ -71,6 +71,22 @@ TEST_CASE("stop_signal: nothing begins after a signal has begun to end the proce
   CHECK(WEXITSTATUS(status) == 7);
 }
 
+TEST_CASE("stop_signal: a program that is asked keeps its signals") {
+  sigset_t before, after;
+  pthread_sigmask(SIG_BLOCK, nullptr, &before);
+  int asked = 0, answer = 0;
+  StopSignal stop(StopSignal::Asked{[&] { return ++asked, answer; }});
+  pthread_sigmask(SIG_BLOCK, nullptr, &after);
+  CHECK(sigismember(&before, SIGINT) == sigismember(&after, SIGINT));
+  stop.defer();
+  CHECK_FALSE(stop.requested());
+  answer = StopSignal::kRequest;
+  CHECK(stop.number() == StopSignal::kRequest);
+  CHECK(stop.name() == "request");
+  CHECK(asked == 3);  // and not any more
+  CHECK_THROWS_AS(stop.defer(), StoppedEarly);
+}
+
 TEST_CASE("stop_signal: what comes after the work does not end the process") {
   // A run that is done, with everything saved and said, must not be reported as killed.
   const MaskScope mask;
