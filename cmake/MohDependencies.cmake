@@ -111,6 +111,37 @@ endif()
 moh_status("NCCL" "${MOH_HAVE_NCCL}" "${MOH_NCCL_INCLUDE_DIR}" "device: cuda in several processes"
            "several processes with GPUs need comm.backend: host")
 
+# The Python module is for the interpreter of MOH_PYTHON. scripts/setup.sh fetches this version of nanobind, which it reads here.
+set(MOH_NANOBIND_VERSION 3.1.0)
+set(MOH_HAVE_PYTHON_MODULE FALSE)
+if(MOH_PYTHON_MODULE STREQUAL "OFF")
+  set(python_absent "not built (MOH_PYTHON_MODULE=OFF)")
+elseif(MOH_SANITIZE)
+  set(python_absent "not built, as the interpreter has no sanitizers")
+else()
+  set(Python_EXECUTABLE ${MOH_PYTHON})
+  find_package(Python QUIET COMPONENTS Interpreter Development.Module)
+  find_path(MOH_NANOBIND_DIR nanobind-config.cmake
+    HINTS ${cache_home}/moh/nanobind-${MOH_NANOBIND_VERSION}/nanobind/cmake NO_DEFAULT_PATH)
+  mark_as_advanced(MOH_NANOBIND_DIR)
+  if(NOT Python_Development.Module_FOUND)
+    set(python_absent "not built, as the headers of ${MOH_PYTHON} were not found (Debian: python3-dev)")
+  elseif(NOT MOH_NANOBIND_DIR)
+    set(python_absent "not built, as nanobind ${MOH_NANOBIND_VERSION} was not found (scripts/setup.sh fetches it)")
+  else()
+    set(MOH_HAVE_PYTHON_MODULE TRUE)
+    find_package(nanobind CONFIG REQUIRED PATHS ${MOH_NANOBIND_DIR} NO_DEFAULT_PATH)
+  endif()
+endif()
+if(MOH_HAVE_PYTHON_MODULE)
+  message(STATUS "moh: Python module: for Python ${Python_VERSION}, with nanobind ${nanobind_VERSION}")
+else()
+  message(STATUS "moh: Python module: ${python_absent}")
+  if(MOH_PYTHON_MODULE STREQUAL "ON")
+    message(FATAL_ERROR "moh: MOH_PYTHON_MODULE=ON, but the module is ${python_absent}; or configure with -DMOH_PYTHON_MODULE=AUTO")
+  endif()
+endif()
+
 # Only the header is compiled against: the library is loaded when a launcher has started several processes
 # (train/comm/mpi_library.h), so programs need none to run, nor does a package depend on it.
 set(MOH_HAVE_MPI FALSE)

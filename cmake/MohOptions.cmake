@@ -14,8 +14,10 @@ set(MOH_CUDA AUTO CACHE STRING
     "CUDA toolkit: AUTO (use it where there is a GPU, too), ON (must be there, with or without a GPU), OFF")
 set(MOH_CUDNN AUTO CACHE STRING "cuDNN and its front end, with CUDA: AUTO (use them when found), ON (must be there), OFF")
 set(MOH_MPI AUTO CACHE STRING "Training in several processes, by Open MPI: AUTO (where its header is found), ON (must be there), OFF")
+set(MOH_PYTHON_MODULE AUTO CACHE STRING
+    "The Python module: AUTO (where Python's headers and nanobind are found), ON (they must be there), OFF")
 set_property(CACHE MOH_CPU_KERNELS PROPERTY STRINGS all avx2 native)
-set_property(CACHE MOH_CUDA MOH_CUDNN MOH_MPI PROPERTY STRINGS AUTO ON OFF)
+set_property(CACHE MOH_CUDA MOH_CUDNN MOH_MPI MOH_PYTHON_MODULE PROPERTY STRINGS AUTO ON OFF)
 
 if(NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)
   set(CMAKE_BUILD_TYPE Release CACHE STRING "Build type" FORCE)

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Installs the dependencies of moh: Debian 12 packages, and, if there is a CUDA toolkit with cuDNN, the headers of cuDNN's
-# front end, from PyPI, in the user's cache. Returns quickly if nothing is missing. Needs root or sudo only if a package
-# is missing.
+# Installs the dependencies of moh: Debian 12 packages, and from PyPI, in the user's cache, the sources of nanobind, and, if
+# there is a CUDA toolkit with cuDNN, the headers of cuDNN's front end. Returns quickly if nothing is missing. Needs root or
+# sudo only if a package is missing.
 set -euo pipefail
 # shellcheck source=lib.sh
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
@@ -18,7 +18,8 @@ packages=(
   libopenmpi-dev openmpi-bin                                                 # several processes
   catch2                                                                     # tests
   python3 python3-matplotlib                                                 # end-to-end tests, plots
-  python3-pip                                                                # to fetch cuDNN's front end
+  python3-dev python3-numpy                                                  # the Python module and its tests
+  python3-pip                                                                # to fetch nanobind and cuDNN's front end
 )
 # What scripts/lint.sh and scripts/pytorch_venv.sh run, too.
 check_packages=(clang-format-14 clang-tidy-14 shellcheck git python3-venv)
@@ -27,8 +28,8 @@ usage() {
   cat <<END
 Usage: scripts/setup.sh [--list | --checks]
 
-Installs the Debian 12 packages that moh is built from, as root or through sudo. Where there is a CUDA toolkit with
-cuDNN, also fetches the headers of cuDNN's front end from PyPI.
+Installs the Debian 12 packages that moh is built from, as root or through sudo. Also fetches from PyPI nanobind, with
+which the Python module is built, and, where there is a CUDA toolkit with cuDNN, the headers of cuDNN's front end.
   --list   print their names and stop
   --checks install what scripts/lint.sh and scripts/pytorch_venv.sh run, too
 
@@ -85,24 +86,36 @@ has_cudnn() {
   [ -e /usr/include/cudnn.h ]
 }
 
-# Only the headers in the Python package's archive are needed, so they are unpacked and nothing is installed.
-fetch_cudnn_frontend() {
-  say "fetching the headers of cuDNN's front end"
-  local work
+# The version is that of cmake/MohDependencies.cmake.
+nanobind=$(sed -n 's/^set(MOH_NANOBIND_VERSION \(.*\))$/\1/p' "$root/cmake/MohDependencies.cmake")
+nanobind_folder=$cache/moh/nanobind-$nanobind
+
+# fetch PACKAGE==VERSION FOLDER PART FILE: of a Python package's archive its folder PART, with FILE in it, as FOLDER/PART.
+# Only sources are needed, so they are unpacked and nothing is installed.
+fetch() {
+  local package=$1 folder=$2 part=$3 file=$4 work fetched=false
+  say "fetching $package"
   work=$(mktemp -d)
-  if python3 -m pip download -q --no-deps --only-binary :all: -d "$work" "nvidia-cudnn-frontend==$cudnn_frontend" &&
-    python3 -m zipfile -e "$work"/*.whl "$work/package" && [ -e "$work/package/include/cudnn_frontend.h" ]; then
-    mkdir -p "$(dirname "$cudnn_frontend_folder")"
-    rm -rf "$cudnn_frontend_folder.new" "$cudnn_frontend_folder"
-    mkdir "$cudnn_frontend_folder.new"
-    cp -r "$work/package/include" "$cudnn_frontend_folder.new/"
-    mv "$cudnn_frontend_folder.new" "$cudnn_frontend_folder"
-  else
+  if python3 -m pip download -q --no-deps --only-binary :all: -d "$work" "$package" &&
+    python3 -m zipfile -e "$work"/*.whl "$work/package" && [ -e "$work/package/$part/$file" ] &&
+    mkdir -p "$(dirname "$folder")" && rm -rf "$folder.new" "$folder" && mkdir "$folder.new" &&
+    cp -r "$work/package/$part" "$folder.new/" && mv "$folder.new" "$folder"; then
+    fetched=true
+  fi
+  rm -rf "$work"
+  $fetched
+}
+
+fetch_cudnn_frontend() {
+  fetch "nvidia-cudnn-frontend==$cudnn_frontend" "$cudnn_frontend_folder" include cudnn_frontend.h ||
     warn "cuDNN's front end (nvidia-cudnn-frontend $cudnn_frontend) could not be fetched; its reason is above.
   moh is built without cuDNN's attention then: dense attention on a GPU runs in its own kernels. To have it, put the
   package's headers into $cudnn_frontend_folder/include"
-  fi
-  rm -rf "$work"
+}
+
+fetch_nanobind() {
+  fetch "nanobind==$nanobind" "$nanobind_folder" nanobind cmake/nanobind-config.cmake ||
+    warn "nanobind $nanobind could not be fetched; its reason is above. moh is built without its Python module then."
 }
 
 case ${1:-} in
@@ -128,6 +141,9 @@ else
   warn "this is not a Debian system, so nothing was checked or installed. moh needs what Debian 12 calls
   ${packages[*]}
 If the configuration below fails, one of these is what it misses."
+fi
+if [ -n "$cache" ] && [ ! -e "$nanobind_folder/nanobind/cmake/nanobind-config.cmake" ]; then
+  fetch_nanobind
 fi
 if [ -n "$cache" ] && has_cudnn && [ ! -e "$cudnn_frontend_folder/include/cudnn_frontend.h" ]; then
   fetch_cudnn_frontend

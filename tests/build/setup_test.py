@@ -13,7 +13,7 @@ import time
 import unittest
 
 SETUP = pathlib.Path(os.environ["MOH_SOURCE_DIR"], "scripts", "setup.sh")
-TOOLS = ("bash", "cat", "cp", "dirname", "env", "grep", "mkdir", "mktemp", "mv", "rm", "sed")
+TOOLS = ("bash", "cat", "cp", "dirname", "env", "grep", "mkdir", "mktemp", "mv", "rm", "sed", "tee")
 
 
 class Machine:
@@ -114,23 +114,27 @@ class Setup(unittest.TestCase):
         machine.stand_in("python3", f'''echo "python3 $*" >>{machine.calls}
 case "$2 $3" in
   "pip download") while [ "$1" != -d ]; do shift; done; folder=$2; {pip};;
-  "zipfile -e") mkdir -p "$5/include"; echo "of $4" >"$5/include/cudnn_frontend.h";;
+  "zipfile -e") mkdir -p "$5/include" "$5/nanobind/cmake"
+    echo "of $4" | tee "$5/include/cudnn_frontend.h" >"$5/nanobind/cmake/nanobind-config.cmake";;
 esac''')
         return lambda: machine.run(CUDAToolkit_ROOT=str(toolkit), HOME=self.folder.name), machine
 
-    def test_headers_of_cudnn_are_fetched_once(self):
+    def test_headers_of_cudnn_and_nanobind_are_fetched_once(self):
         run, machine = self.with_cudnn('echo >"$folder/a.whl"')
         for _ in range(2):
             result = run()
             self.assertEqual(result.returncode, 0, result.stderr)
         downloads = [line for line in machine.calls.read_text().splitlines() if "download" in line]
-        self.assertEqual(len(downloads), 1)
+        self.assertEqual([line.split()[-1].partition("==")[0] for line in downloads], ["nanobind", "nvidia-cudnn-frontend"])
+        config, = pathlib.Path(self.folder.name, ".cache", "moh").glob("nanobind-*/nanobind/cmake/nanobind-config.cmake")
+        self.assertIn("a.whl", config.read_text())
         header, = pathlib.Path(self.folder.name, ".cache", "moh").glob("cudnn-frontend-*/include/cudnn_frontend.h")
         self.assertIn("a.whl", header.read_text())
         wanted = (SETUP.parent.parent / "cmake" / "MohDependencies.cmake").read_text()
+        self.assertIn("MOH_NANOBIND_VERSION " + config.parents[2].name.rsplit("-", 1)[1] + ")", wanted)
         self.assertIn("MOH_CUDNN_FRONTEND_VERSION " + header.parent.parent.name.rsplit("-", 1)[1] + ")", wanted)
 
-    def test_headers_of_cudnn_that_cannot_be_fetched_are_done_without(self):
+    def test_what_cannot_be_fetched_is_done_without(self):
         run, _ = self.with_cudnn("echo no network >&2; exit 1")
         result = run()
         self.assertEqual(result.returncode, 0)
