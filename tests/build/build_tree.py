@@ -13,11 +13,15 @@ BUILD_DIR = pathlib.Path(os.environ["MOH_BUILD_DIR"])
 LAYER = re.compile(r"moh_layer\((\S+)(?: OBJECT)?(?: COLD)?(?: WITHOUT(?: [a-z]+)+)?(?: PRECOMPILE(?: <\S+>)+)?(?: DEPENDS ([^)]*?))? SOURCES")
 
 
+# Built where its headers are found, above all others.
+OPTIONAL_ROOMS = ("train/apps/python",)
+
+
 def layers():
     """What each layer, and each room of train/ ("train/base/io"), may include besides itself, as CMake has it, lowest first."""
     train = (SOURCE_DIR / "train/CMakeLists.txt").read_text()
     rooms = re.search(r"set\(rooms\s+([^)]*)\)", train).group(1).split()
-    names = ["core", "autograd", "ops", "models", *(f"train/{room}" for room in rooms)]
+    names = ["core", "autograd", "ops", "models", *(f"train/{room}" for room in rooms), *OPTIONAL_ROOMS]
     direct = {}
     for name in names:
         found = LAYER.search((SOURCE_DIR / name / "CMakeLists.txt").read_text())
