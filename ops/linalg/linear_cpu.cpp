@@ -16,14 +16,34 @@ void LinearKernels<Backend, T>::add_bias(const T* b, T* y, Rows rows, std::int64
   });
 }
 
+namespace {
+
+/// partial += the rows [begin, begin + kRows) of dy, in their order.
+template <int kRows, class T>
+[[gnu::always_inline]] inline void add_rows(const T* dy, std::int64_t begin, std::int64_t stride,
+                                            std::int64_t width, Acc<T>* partial) {
+  using A = Acc<T>;
+  for_vectors_in<A>(0, width, [=](auto at) {
+    Vec<A> sum = at.load_cached(partial);
+#pragma GCC unroll 4
+    for (int r = 0; r < kRows; ++r) sum += at.load(dy + (begin + r) * stride);
+    at.store(partial, sum);
+  });
+}
+
+}  // namespace
+
 template <class Backend, class T>
 void LinearKernels<Backend, T>::sum_rows(const T* dy, Acc<T>* db, Rows rows, std::int64_t stride) {
-  using A = Acc<T>;
-  sum_over_rows<A>(rows.count, rows.width, db, [=](std::int64_t i, A* partial) {
-    const T* dyi = dy + i * stride;
-    for_vectors_in<A>(0, rows.width,
-                      [=](auto at) { at.store(partial, at.load_cached(partial) + at.load(dyi)); });
-  });
+  constexpr int kTogether = 4;  // fewer stores than with each row on its own
+  const std::int64_t width = rows.width;
+  sum_over_chunks<Acc<T>>(rows.count, row_grain(rows.count, width), width, db,
+                          [=](std::int64_t begin, std::int64_t end, Acc<T>* partial) {
+                            std::int64_t i = begin;
+                            for (; i + kTogether <= end; i += kTogether)
+                              add_rows<kTogether>(dy, i, stride, width, partial);
+                            for (; i < end; ++i) add_rows<1>(dy, i, stride, width, partial);
+                          });
 }
 
 template struct LinearKernels<cpu::MOH_ISA, float>;

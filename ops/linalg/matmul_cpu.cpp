@@ -35,16 +35,16 @@ struct GemmScratch {
   F* panel;   // [depth, kGemmPanel]
   F* left;    // packed tiles of a
   Sum* edge;  // [kTileRows, kSliver]
-  Sum* sums;  // [rows, sums_row], the task's part of c before it is transposed or rounded
+  Sum* sums;  // [rows, sums_row], the task's part of c before it is transposed or rounded, or tile by tile
   std::int64_t sums_row;
+  bool by_tiles;  // each tile is rounded as soon as it is summed, while it is in L1
 
   void lay_out(Arena& arena, const GemmShape& s, std::int64_t depth, std::int64_t rows, std::int64_t columns,
                bool packs) {
     const std::int64_t factors = factors_in<F>(depth);
-    // Columns that are rounded as soon as they are summed take turns in the place of a panel.
-    const bool at_once = !s.transpose_c && s.k <= depth;
-    sums_row = at_once ? kGemmPanel : (columns + kGemmPanel - 1) / kGemmPanel * kGemmPanel;
-    sums = arena.take<Sum>(s.transpose_c || kRounds ? rows * sums_row : 0);
+    by_tiles = kRounds && !s.transpose_c && s.k <= depth;
+    sums_row = by_tiles ? kSliver<F> : (columns + kGemmPanel - 1) / kGemmPanel * kGemmPanel;
+    sums = arena.take<Sum>(s.transpose_c || kRounds ? (by_tiles ? kTileRows : rows) * sums_row : 0);
     panel = arena.take<F>(packs ? factors * kGemmPanel : 0);
     left = arena.take<F>(
         has_factors_in_place<T>(s) ? 0 : packed_tile<F>(factors) * round_up_to_tile(rows) / kTileRows);
@@ -181,15 +181,47 @@ void multiply_edge(const TaskRows<F>& a, const Sliver<F>& sliver, std::int64_t d
     store_row<Sum>(edge + i * kSliver<F>, Sum(1), c.at(static_cast<int>(i)), columns);
 }
 
-/// c[rows, columns] (+)= a[rows, depth] sliver[depth, columns] + bias, which is added while a tile's sums are
-/// in L1.
-template <class F, bool kAccumulate, class C, class Plan>
+/// Where the sums of a sliver's tiles are: in a matrix, one tile below the other.
+template <class Sum>
+struct TilesInPlace {
+  OutMatrix<Sum> c;
+
+  TilesInPlace at_column(std::int64_t column) const { return {{c.data + column, c.row}}; }
+  OutMatrix<Sum> begin(std::int64_t /*rows*/, std::int64_t /*columns*/) const { return c; }
+  void end(std::int64_t /*rows*/, std::int64_t /*columns*/) { c.data += kTileRows * c.row; }
+};
+/// Each tile in `sums`, from where it is rounded to its place in c.
+template <class C, std::int64_t kRow>
+struct RoundedTiles {
+  Acc<C>* sums;
+  C* c;
+  std::ptrdiff_t row;
+  bool accumulate;
+
+  RoundedTiles at_column(std::int64_t column) const { return {sums, c + column, row, accumulate}; }
+  OutMatrix<Acc<C>> begin(std::int64_t rows, std::int64_t columns) const {
+    for (std::int64_t i = 0; i < rows; ++i) {
+      if (accumulate) gather_row<C>(c + i * row, Acc<C>(1), sums + i * kRow, columns);
+      for (std::int64_t j = 0; j < columns; j += kLine<C>)
+        __builtin_prefetch(c + i * row + j, /*for writing*/ 1);
+    }
+    return {sums, kRow};
+  }
+  void end(std::int64_t rows, std::int64_t columns) {
+    for (std::int64_t i = 0; i < rows; ++i) store_row<C>(sums + i * kRow, Acc<C>(1), c + i * row, columns);
+    c += kTileRows * row;
+  }
+};
+
+/// The sums of `out` (+)= a[rows, depth] sliver[depth, columns] + bias, which is added while a tile's sums
+/// are in L1.
+template <class F, bool kAccumulate, class C, class Out, class Plan>
 void multiply_sliver(TaskRows<F> a, const Sliver<F>& sliver, std::int64_t depth, std::int64_t rows,
-                     std::int64_t columns, const PartBias<C>& bias, OutMatrix<SumOf<F>> c, SumOf<F>* edge,
-                     Plan& plan) {
+                     std::int64_t columns, const PartBias<C>& bias, Out out, SumOf<F>* edge, Plan& plan) {
   const bool whole = columns % kLanes<F> == 0;
   for (std::int64_t i = 0; i < rows; i += kTileRows) {
     const std::int64_t count = min_of(kTileRows, rows - i);
+    const OutMatrix<SumOf<F>> c = out.begin(count, columns);
     if (whole) {
       const LineOfRows ahead = count == kTileRows ? plan.take() : LineOfRows{};
       multiply_tile_of<F, kAccumulate>(a, ahead, sliver, depth, count, c,
@@ -198,24 +230,24 @@ void multiply_sliver(TaskRows<F> a, const Sliver<F>& sliver, std::int64_t depth,
       multiply_edge<F, kAccumulate>(a, sliver, depth, count, columns, c, edge);
     }
     add_bias(bias.at_row(i), count, columns, c);
+    out.end(count, columns);
     a.data += a.tile;
-    c.data += kTileRows * c.row;
   }
 }
 
 /// multiply_sliver() for a panel.
-template <class F, class C, class Plan>
+template <class F, class C, class Out, class Plan>
 void multiply_panel(const TaskRows<F>& a, const Panel<F>& panel, std::int64_t depth, std::int64_t rows,
-                    std::int64_t columns, bool accumulate, const PartBias<C>& bias,
-                    const OutMatrix<SumOf<F>>& c, SumOf<F>* edge, Plan plan) {
+                    std::int64_t columns, bool accumulate, const PartBias<C>& bias, const Out& out,
+                    SumOf<F>* edge, Plan plan) {
   for (std::int64_t column = 0; column < columns; column += kSliver<F>) {
     const std::int64_t count = min_of(kSliver<F>, columns - column);
     const Sliver<F> sliver = panel.sliver(column, columns - column, depth);
-    const OutMatrix<SumOf<F>> out{c.data + column, c.row};
+    const Out place = out.at_column(column);
     if (accumulate) {
-      multiply_sliver<F, true>(a, sliver, depth, rows, count, bias.at_column(column), out, edge, plan);
+      multiply_sliver<F, true>(a, sliver, depth, rows, count, bias.at_column(column), place, edge, plan);
     } else {
-      multiply_sliver<F, false>(a, sliver, depth, rows, count, bias.at_column(column), out, edge, plan);
+      multiply_sliver<F, false>(a, sliver, depth, rows, count, bias.at_column(column), place, edge, plan);
     }
   }
 }
@@ -267,6 +299,53 @@ Factor<T>* packed_panel(const PackedColumns& columns, std::int64_t column, std::
          factors_in<F>(k - columns.k_begin) * kGemmPanel;
 }
 
+/// MatmulKernels::multiply() in blocks of `most` elements of the depth.
+template <class T, class C>
+void multiply_task(const GemmShape& s, const T* a, const T* b, const GemmResult<C>& c, const GemmTask& task,
+                   std::int64_t most, const PackedColumns* packed, std::byte* scratch) {
+  using F = Factor<T>;
+  using Sum = SumOf<F>;
+  const std::int64_t rows = task.row_end - task.row_begin, columns = task.column_end - task.column_begin;
+  const bool in_place = std::is_same_v<T, F> && !s.transpose_b && rows <= kFewRows;
+  GemmScratch<T, C> own;
+  Arena arena(scratch);
+  own.lay_out(arena, s, most, rows, columns, packed == nullptr);
+  const bool has_sums = (s.transpose_c || own.kRounds) && !own.by_tiles;
+  // Sums go on where those of the depths before ended, transposed or not: the order of an element's sum is
+  // one.
+  if (has_sums && (c.accumulate || task.k_begin > 0)) load_sums(s, c.data, task, own.sums, own.sums_row);
+  for (std::int64_t k = task.k_begin; k < task.k_end; k += most) {
+    const std::int64_t depth = min_of(most, task.k_end - k);
+    const TaskRows<F> left = rows_of_task(s, a, task, k, depth, own.left);
+    for (std::int64_t column = task.column_begin; column < task.column_end; column += kGemmPanel) {
+      const std::int64_t count = min_of(kGemmPanel, task.column_end - column);
+      Panel<F> panel{own.panel, 0};
+      if (packed) {
+        panel.data = packed_panel<T>(*packed, column, k);
+      } else if (in_place && count % kLanes<F> == 0) {
+        panel = {reinterpret_cast<const F*>(b + k * s.ldb + column), s.ldb};
+      } else {
+        pack_panel(s, b, column, count, k, depth, own.panel);
+      }
+      const C* const bias = k + depth == s.k ? c.bias : nullptr;
+      const auto run = [&](const auto& out) {
+        multiply_panel(left, panel, factors_in<F>(depth), rows, count, /*accumulate=*/c.accumulate || k > 0,
+                       PartBias<C>::of(s, bias, task.row_begin, column), out, own.edge,
+                       packed_next(s, a, b, task, {k, depth, column}, packed == nullptr));
+      };
+      C* const place = c.data + task.row_begin * s.ldc + column;
+      if (own.by_tiles) {
+        if constexpr (own.kRounds) run(RoundedTiles<C, kSliver<F>>{own.sums, place, s.ldc, c.accumulate});
+      } else if (has_sums) {
+        run(TilesInPlace<Sum>{{own.sums + column - task.column_begin, own.sums_row}});
+      } else {
+        run(TilesInPlace<Sum>{{reinterpret_cast<Sum*>(place), s.ldc}});
+      }
+    }
+  }
+  if (has_sums) store_sums(s, own.sums, own.sums_row, task, c.data);
+}
+
 }  // namespace
 
 template <class Backend, class T, class C>
@@ -305,45 +384,7 @@ template <class Backend, class T, class C>
 void MatmulKernels<Backend, T, C>::multiply(const GemmShape& s, const T* a, const T* b,
                                             const GemmResult<C>& c, const GemmTask& task,
                                             const PackedColumns* packed, std::byte* scratch) {
-  using F = Factor<T>;
-  using Sum = SumOf<F>;
-  const std::int64_t rows = task.row_end - task.row_begin, columns = task.column_end - task.column_begin,
-                     most = depth_of_block(s);
-  const bool in_place = std::is_same_v<T, F> && !s.transpose_b && rows <= kFewRows;
-  GemmScratch<T, C> own;
-  Arena arena(scratch);
-  own.lay_out(arena, s, most, rows, columns, packed == nullptr);
-  const bool has_sums = s.transpose_c || own.kRounds, at_once = has_sums && own.sums_row < columns;
-  // Sums go on where those of the depths before ended, transposed or not: the order of an element's sum is
-  // one.
-  if (has_sums && !at_once && (c.accumulate || task.k_begin > 0))
-    load_sums(s, c.data, task, own.sums, own.sums_row);
-  for (std::int64_t k = task.k_begin; k < task.k_end; k += most) {
-    const std::int64_t depth = min_of(most, task.k_end - k);
-    const TaskRows<F> left = rows_of_task(s, a, task, k, depth, own.left);
-    for (std::int64_t column = task.column_begin; column < task.column_end; column += kGemmPanel) {
-      const std::int64_t count = min_of(kGemmPanel, task.column_end - column);
-      Panel<F> panel{own.panel, 0};
-      if (packed) {
-        panel.data = packed_panel<T>(*packed, column, k);
-      } else if (in_place && count % kLanes<F> == 0) {
-        panel = {reinterpret_cast<const F*>(b + k * s.ldb + column), s.ldb};
-      } else {
-        pack_panel(s, b, column, count, k, depth, own.panel);
-      }
-      const GemmTask part{task.row_begin, task.row_end, column, column + count, task.k_begin, task.k_end};
-      if (at_once && c.accumulate) load_sums(s, c.data, part, own.sums, own.sums_row);
-      const OutMatrix<Sum> out{has_sums ? own.sums + (at_once ? 0 : column - task.column_begin)
-                                        : reinterpret_cast<Sum*>(c.data) + task.row_begin * s.ldc + column,
-                               has_sums ? own.sums_row : s.ldc};
-      const C* const bias = k + depth == s.k ? c.bias : nullptr;
-      multiply_panel(left, panel, factors_in<F>(depth), rows, count, /*accumulate=*/c.accumulate || k > 0,
-                     PartBias<C>::of(s, bias, task.row_begin, column), out, own.edge,
-                     packed_next(s, a, b, task, {k, depth, column}, packed == nullptr));
-      if (at_once) store_sums(s, own.sums, own.sums_row, part, c.data);
-    }
-  }
-  if (has_sums && !at_once) store_sums(s, own.sums, own.sums_row, task, c.data);
+  multiply_task(s, a, b, c, task, depth_of_block(s), packed, scratch);
 }
 
 MOH_MATRIX_KERNELS(MatmulKernels)

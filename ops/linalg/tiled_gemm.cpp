@@ -209,14 +209,17 @@ GemmParts parts_in_batch(const GemmShape& s, std::int64_t count) {
 }
 
 /// Whether c^T = op(b)^T op(a)^T is faster: b is packed, at the cost of some hundred rows of c, while a is
-/// read in place. So the smaller operand should be b.
+/// read in place. So the smaller operand should be b. Where both are packed, in the gradients of weights,
+/// columns of c are computed by whole vectors and packed faster than rows, so there should not be few of
+/// them.
 bool is_better_turned(const GemmShape& s) {
-  constexpr std::int64_t kFewRows = 512;
-  return !s.transpose_c && !s.transpose_a && s.transpose_b && s.m <= kFewRows && s.n >= 2 * s.m &&
-         s.m >= kGemmPanel;
+  constexpr std::int64_t kFewRows = 512, kFewColumns = 96;
+  if (s.transpose_c || s.transpose_a == s.transpose_b) return false;
+  if (s.transpose_a) return s.n <= kFewColumns && s.m >= 2 * s.n;
+  return s.m <= kFewRows && s.n >= 2 * s.m && s.m >= kGemmPanel;
 }
 GemmShape turned(const GemmShape& s) {
-  return {s.n, s.m, s.k, false, true, s.ldb, s.lda, s.ldc, true};
+  return {s.n, s.m, s.k, !s.transpose_b, !s.transpose_a, s.ldb, s.lda, s.ldc, true};
 }
 
 }  // namespace
