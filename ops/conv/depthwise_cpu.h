@@ -309,12 +309,25 @@ template <bool kEdge, class T, int kVecs>
   }
 }
 
+/// Brings channels of a strip of pixels to the L2 cache. A prefetch of what is not there does nothing.
+template <class T, int kVecs>
+[[gnu::always_inline]] inline void prefetch_strip(const T* from, std::int64_t stride) {
+  constexpr int kBytes = kVecs * kLanes<Acc<T>> * static_cast<int>(sizeof(T));
+#pragma GCC unroll 4
+  for (int i = 0; i < kStrip; ++i) {
+#pragma GCC unroll 4
+    for (int byte = 0; byte < kBytes; byte += kCacheLine)
+      __builtin_prefetch(reinterpret_cast<const char*>(from + i * stride) + byte, 0, 2);
+  }
+}
+
 /// Outputs of a row whose products are summed in registers at a time: few, so that memory is read nearly in
 /// its order.
 constexpr std::int64_t kSegment = std::int64_t{4} * kStrip;
 
 /// Adds what outputs [segment, segment + kSegment) of a row contribute to channels c of a row of taps.
-template <class T, int kVecs>
+/// kAhead: brings the pixels of both images a row further down to the L2 cache.
+template <bool kAhead, class T, int kVecs>
 [[gnu::always_inline]] inline void add_segment(const WeightPass<T>& p, const T* x_row, const T* dy_row,
                                                std::int64_t segment, std::int64_t c, Lanes<T, kVecs> lanes,
                                                Acc<T>* sums) {
@@ -329,6 +342,10 @@ template <class T, int kVecs>
     const std::int64_t first = j - p.sizes.x.padding;
     const T *const x = x_row + first * p.x.stride + c, *const dy = dy_row + j * p.dy.stride + c;
     const Part inside = part_inside(first, p.sizes.x.input), outputs{0, end - j};
+    if constexpr (kAhead) {
+      prefetch_strip<T, kVecs>(x + p.sizes.x.input * p.x.stride, p.x.stride);
+      prefetch_strip<T, kVecs>(dy + p.sizes.x.output * p.dy.stride, p.dy.stride);
+    }
     if (inside.first == 0 && inside.last >= kStripReads && outputs.last >= kStrip) {
       add_strip_products<false>(sum, x, p.x.stride, dy, p.dy.stride, outputs, inside, lanes);
     } else {
@@ -349,8 +366,14 @@ void add_row_in_strips(const WeightPass<T>& p, std::int64_t row, Acc<T>* sums) {
     each_lanes<T, kMostVecs>(s.channels, [&]<int kVecs>(std::int64_t c, Lanes<T, kVecs> lanes) {
       for (std::int64_t r = 0; r < s.y.kernel; ++r) {
         const std::int64_t y = p.seen_y(row, r);
-        if (y >= 0)
-          add_segment(p, p.x_row(row, y), p.dy_row(row), segment, c, lanes, sums + r * kRowTaps * s.channels);
+        if (y < 0) continue;
+        const T *const x_row = p.x_row(row, y), *const dy_row = p.dy_row(row);
+        Acc<T>* const to = sums + r * kRowTaps * s.channels;
+        if (r == s.y.kernel - 1) {
+          add_segment<true>(p, x_row, dy_row, segment, c, lanes, to);
+        } else {
+          add_segment<false>(p, x_row, dy_row, segment, c, lanes, to);
+        }
       }
     });
   }
