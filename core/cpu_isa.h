@@ -8,7 +8,7 @@ namespace moh {
 /// Instruction sets for which the CPU kernels are compiled (moh_cpu_kernels in cmake/MohLayer.cmake): all of
 /// them, or with MOH_CPU_KERNELS=native the best of the machine that builds. Baseline is x86-64-v2, or
 /// whatever the compiler targets on other processors. Avx512Bf16 adds AVX512-BF16, which multiplies pairs of
-/// bfloat16: kernels that multiply no matrices of bfloat16 are those of Avx512. Amx adds the GEMM of bfloat16
+/// bfloat16 and rounds to it: kernels that gain nothing are those of Avx512. Amx adds the GEMM of bfloat16
 /// in the tiles of AMX; all other kernels are those of Avx512, which are faster there than AVX512-BF16
 /// (processor_gains()). AmxPlain is that GEMM in plain C++, with the same bits, for tests on processors
 /// without AMX: builds with tests have it, beside the least of their other instruction sets, and it is chosen

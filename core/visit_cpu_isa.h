@@ -21,8 +21,8 @@ decltype(auto) visit_cpu_isa(Fn&& fn) {
   fail_check(__FILE__, __LINE__, "cpu_isa()", "an instruction set without kernels");
 }
 
-/// visit_cpu_isa() for kernels that multiply matrices of bfloat16: with the tag of cpu_isa() where that has
-/// such kernels of its own, as Avx512Bf16.
+/// visit_cpu_isa() for kernels that multiply matrices of bfloat16, or round much: with the tag of cpu_isa()
+/// where that has such kernels of its own, as Avx512Bf16.
 template <class Fn>
 decltype(auto) visit_matrix_isa(Fn&& fn) {
   [[maybe_unused]] const CpuIsa isa = cpu_isa();

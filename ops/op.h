@@ -66,13 +66,28 @@ struct KernelCall {
   double flops;
 };
 
+/// The instruction sets that an op's CPU kernels are compiled for: MOH_CPU_ISAS alone, or for bfloat16
+/// MOH_CPU_MATRIX_ISAS, too (visit_isa_for).
+struct BaseIsas {
+  template <class T, class Fn>
+  static void visit(Fn&& fn) {
+    visit_cpu_isa(fn);
+  }
+};
+struct MatrixIsas {
+  template <class T, class Fn>
+  static void visit(Fn&& fn) {
+    visit_isa_for<T>(fn);
+  }
+};
+
 /// Calls fn.template operator()<Backend, T>() with the back end of a device and the C++ type of a dtype.
 /// Throws DTypeError for a dtype without kernels.
-template <class Fn>
+template <class Isas, class Fn>
 void visit_backend(std::string_view op, const Tensor& x, Fn&& fn) {
   visit_floating(x.dtype(), op, [&]<class T>() {
     if (x.device() == kCpu) {
-      visit_cpu_isa([&]<class Backend>() { fn.template operator()<Backend, T>(); });
+      Isas::template visit<T>([&]<class Backend>() { fn.template operator()<Backend, T>(); });
     } else if constexpr (!std::is_same_v<T, double>) {
       fn.template operator()<Cuda, T>();
     } else {
@@ -84,11 +99,11 @@ void visit_backend(std::string_view op, const Tensor& x, Fn&& fn) {
 /// Calls fn.template operator()<Backend, T>() with the back end of x's device and the C++ type of its dtype:
 /// the only dispatch of an op to its kernel. Throws DTypeError for a dtype without kernels. In a dry run fn
 /// is not called.
-template <class Fn>
+template <class Isas = BaseIsas, class Fn>
 void run_kernel(KernelCall call, const Tensor& x, Fn&& fn) {
   const ProfileScope profile(call.op, call.flops);
   if (dry_run()) return;
-  visit_backend(call.op, x, [&]<class Backend, class T>() {
+  visit_backend<Isas>(call.op, x, [&]<class Backend, class T>() {
 #ifndef MOH_HAVE_CUDA
     if constexpr (!std::is_same_v<Backend, Cuda>)
 #endif
@@ -98,14 +113,14 @@ void run_kernel(KernelCall call, const Tensor& x, Fn&& fn) {
 
 /// run_kernel() for a kernel whose workspace grows with the rows: a dry run counts the bytes that
 /// workspace.template operator()<Backend, T>() returns.
-template <class Fn, class Workspace>
+template <class Isas = BaseIsas, class Fn, class Workspace>
 void run_kernel(KernelCall call, const Tensor& x, Fn&& fn, const Workspace& workspace) {
   if (dry_run()) {
-    visit_backend(call.op, x, [&]<class Backend, class T>() {
+    visit_backend<Isas>(call.op, x, [&]<class Backend, class T>() {
       count_workspace(workspace.template operator()<Backend, T>(), x.device());
     });
   }
-  run_kernel(call, x, std::forward<Fn>(fn));
+  run_kernel<Isas>(call, x, std::forward<Fn>(fn));
 }
 
 /// Throws DeviceError for a tensor on a GPU, for an op with CPU kernels only.

@@ -9,7 +9,7 @@ namespace moh {
 template <class Backend, class T>
 void GeluKernels<Backend, T>::forward(const T* x, T* y, std::int64_t count, GeluForm form) {
   using A = Acc<T>;
-  with_gelu<A>(form, [=](auto gelu) {
+  with_gelu<T>(form, [=](auto gelu) {
     for_each_vector<A>(count, [=](auto at) { at.store(y, gelu(at.load(x)).value); });
   });
 }
@@ -17,13 +17,11 @@ void GeluKernels<Backend, T>::forward(const T* x, T* y, std::int64_t count, Gelu
 template <class Backend, class T>
 void GeluKernels<Backend, T>::backward(const T* dy, const T* x, T* dx, std::int64_t count, GeluForm form) {
   using A = Acc<T>;
-  with_gelu<A>(form, [=](auto gelu) {
+  with_gelu<T>(form, [=](auto gelu) {
     for_each_vector<A>(count, [=](auto at) { at.store(dx, at.load(dy) * gelu(at.load(x)).slope); });
   });
 }
 
-template struct GeluKernels<cpu::MOH_ISA, float>;
-template struct GeluKernels<cpu::MOH_ISA, bfloat16>;
-template struct GeluKernels<cpu::MOH_ISA, double>;
+MOH_MATRIX_KERNELS(GeluKernels)
 
 }  // namespace moh

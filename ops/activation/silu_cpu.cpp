@@ -1,7 +1,7 @@
 #include "core/cpu_isa.h"
 #include "ops/activation/silu_kernels.h"
+#include "ops/cpu/brief_math.h"
 #include "ops/cpu/elementwise.h"
-#include "ops/cpu/math.h"
 
 namespace moh {
 
@@ -10,7 +10,7 @@ void SiluKernels<Backend, T>::forward(const T* x, T* y, std::int64_t count) {
   using A = Acc<T>;
   for_each_vector<A>(count, [=](auto at) {
     const Vec<A> xi = at.load(x);
-    at.store(y, xi * sigmoid_of(xi).value);
+    at.store(y, xi * sigmoid_for<T>(xi).value);
   });
 }
 
@@ -20,13 +20,11 @@ void SiluKernels<Backend, T>::backward(const T* dy, const T* x, T* dx, std::int6
   using A = Acc<T>;
   for_each_vector<A>(count, [=](auto at) {
     const Vec<A> xi = at.load(x);
-    const Sigmoid<A> s = sigmoid_of(xi);
+    const Sigmoid<A> s = sigmoid_for<T>(xi);
     at.store(dx, at.load(dy) * s.value * (A(1) + xi * s.rest));
   });
 }
 
-template struct SiluKernels<cpu::MOH_ISA, float>;
-template struct SiluKernels<cpu::MOH_ISA, bfloat16>;
-template struct SiluKernels<cpu::MOH_ISA, double>;
+MOH_MATRIX_KERNELS(SiluKernels)
 
 }  // namespace moh

@@ -1,7 +1,7 @@
 #include "core/cpu_isa.h"
 #include "ops/activation/swiglu_kernels.h"
+#include "ops/cpu/brief_math.h"
 #include "ops/cpu/elementwise.h"
-#include "ops/cpu/math.h"
 #include "ops/cpu/reduce.h"
 
 namespace moh {
@@ -28,7 +28,7 @@ void SwigluKernels<Backend, T>::forward(const T* x, T* y, Rows rows) {
   for_each_half<A>(rows, [=](auto at, std::int64_t row) {
     const T* gate = x + row * 2 * rows.width;
     const Vec<A> g = at.load(gate);
-    at.store(y + row * rows.width, g * sigmoid_of(g).value * at.load(gate + rows.width));
+    at.store(y + row * rows.width, g * sigmoid_for<T>(g).value * at.load(gate + rows.width));
   });
 }
 
@@ -40,15 +40,13 @@ void SwigluKernels<Backend, T>::backward(const T* dy, const T* x, T* dx, Rows ro
     const T* gate = x + row * 2 * rows.width;
     T* dgate = dx + row * 2 * rows.width;
     const Vec<A> g = at.load(gate), upi = at.load(gate + rows.width);
-    const Sigmoid<A> s = sigmoid_of(g);
+    const Sigmoid<A> s = sigmoid_for<T>(g);
     const Vec<A> part = at.load(dy + row * rows.width) * s.value;
     at.store(dgate + rows.width, part * g);
     at.store(dgate, part * upi * (A(1) + g * s.rest));
   });
 }
 
-template struct SwigluKernels<cpu::MOH_ISA, float>;
-template struct SwigluKernels<cpu::MOH_ISA, bfloat16>;
-template struct SwigluKernels<cpu::MOH_ISA, double>;
+MOH_MATRIX_KERNELS(SwigluKernels)
 
 }  // namespace moh

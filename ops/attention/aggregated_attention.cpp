@@ -127,7 +127,7 @@ Tensor run_forward(const Operands& o, const Tensor& lse) {
                 [&](const RowTask& task, std::byte* scratch) { Kernels::forward(args, task, scratch); });
     }
   };
-  run_kernel({o.op, flops_of(o)}, o.q, run, [&]<class Backend, class T>() -> std::size_t {
+  run_kernel<MatrixIsas>({o.op, flops_of(o)}, o.q, run, [&]<class Backend, class T>() -> std::size_t {
     if constexpr (std::is_same_v<Backend, Cuda>)
       return aggregated::Division::of(o.shape).forward_bytes(o.shape, num_rows(o));
     else
@@ -228,7 +228,7 @@ Gradients run_backward(const Saved& saved, const Tensor& dout) {
       });
     }
   };
-  run_kernel({o.op, 2 * flops_of(o)}, o.q, run, [&]<class Backend, class T>() -> std::size_t {
+  run_kernel<MatrixIsas>({o.op, 2 * flops_of(o)}, o.q, run, [&]<class Backend, class T>() -> std::size_t {
     if constexpr (std::is_same_v<Backend, Cuda>)
       return aggregated::Division::of(o.shape).backward_bytes(o.shape, num_rows(o));
     else

@@ -8,19 +8,21 @@
 namespace moh {
 namespace {
 
-template <class F>
+template <class T>
 struct ForwardScratch {
+  using F = Acc<T>;
+
   HeadParameters<F> head;
-  DistantKeys<F> distant;
+  DistantKeys<T> distant;
   NearWindow<F> near;
-  QueryBlock<F> block;
+  QueryBlock<T> block;
   F* out;  // [block rows, padded]
 
   void lay_out(Arena& arena, const AggregatedShape& shape, const AnyLayout<F>& at) {
     head.lay_out(arena, at);
     distant.lay_out(arena, at);
     near.lay_out(arena, shape, /*has_gradients=*/false);
-    block.lay_out(arena, at);
+    block.lay_out(arena, at, /*has_gradients=*/false);
     out = arena.take<F>(at.rows_of(at.block_rows(), at.padded));
   }
 };
@@ -49,10 +51,10 @@ template <class F>
 /// Outputs of a block of rows from number `begin` of their list on.
 template <class T, class F, int kDim, int kCount>
 void forward_block(const AggregatedForward<T>& args, const List& list, std::int64_t begin,
-                   const Layout<F, kDim, kCount>& at, ForwardScratch<F>& s, RowClearer<T>& clearer,
+                   const Layout<F, kDim, kCount>& at, ForwardScratch<T>& s, RowClearer<T>& clearer,
                    RowFetcher<T>& fetcher) {
   constexpr int kN = kLanes<F>;
-  QueryBlock<F>& block = s.block;
+  QueryBlock<T>& block = s.block;
   score_block(args.parameters, args.shape, list.kv_head, s.head, s.distant, s.near, at, block);
   fetcher.begin_block(block.tokens[block.rows - 1], block.rows);
   F sums[kMostRows], tops[kMostRows];
@@ -81,8 +83,8 @@ void forward_block(const AggregatedForward<T>& args, const List& list, std::int6
       rest >= kN ? store(to, lse) : store_first<F>(to, lse, rest);
     }
   }
-  multiply_block<false>(block.scores, at.columns(), at.keys, s.distant.v, at.padded, s.out, at.padded,
-                        at.padded, block.rows);
+  multiply_block(block.scores, at.columns(), at.keys, s.distant.v, at.padded, s.out, at.padded, at.padded,
+                 block.rows);
   clearer.up_to(block.tokens[block.rows - 1] + 1, at.d);
   for (std::int64_t i = 0; i < block.rows; ++i) {
     const Pair pair{block.tokens[i], 0};
@@ -102,13 +104,13 @@ void forward_rows(const AggregatedForward<T>& args, const RowTask& task, std::by
                   const Layout<F, kDim, kCount>& at) {
   const AggregatedShape& shape = args.shape;
   const List list = list_at(shape.pairs, args.lists, task.list);
-  ForwardScratch<F> s;
+  ForwardScratch<T> s;
   Arena arena(scratch);
   s.lay_out(arena, shape, at);
   RowClearer<T> clearer(args.out, list, task.begin);
   if (task.begin < task.end) {
     s.head.load_head(args.parameters, list.kv_head, at);
-    s.distant.pack(args.k, args.v, list, at);
+    s.distant.pack(args.k, args.v, list, s.head, at);
   }
   const std::int64_t margin = margin_of(shape), tokens = shape.pairs.queries;
   RowFetcher<T> fetcher;
@@ -167,7 +169,7 @@ void AggregatedKernels<Backend, T>::find_places(const AggregatedShape& s, const 
 template <class Backend, class T>
 std::size_t AggregatedKernels<Backend, T>::forward_scratch_bytes(const AggregatedShape& shape) {
   Arena arena(nullptr);
-  ForwardScratch<F>().lay_out(arena, shape, AnyLayout<F>(shape));
+  ForwardScratch<T>().lay_out(arena, shape, AnyLayout<F>(shape));
   return arena.used_bytes();
 }
 
@@ -180,7 +182,7 @@ void AggregatedKernels<Backend, T>::forward(const AggregatedForward<T>& args, co
 template <class Backend, class T>
 std::size_t AggregatedKernels<Backend, T>::backward_scratch_bytes(const AggregatedShape& shape) {
   Arena arena(nullptr);
-  BackwardScratch<F>().lay_out(arena, shape, AnyLayout<F>(shape));
+  BackwardScratch<T>().lay_out(arena, shape, AnyLayout<F>(shape));
   return arena.used_bytes();
 }
 
@@ -217,8 +219,6 @@ void AggregatedKernels<Backend, T>::sum_partials(const AggregatedBackward<T>& ar
   take(sums.tokens, at.d, at.local_columns, at.neighbours, to.tokens);
 }
 
-template struct AggregatedKernels<cpu::MOH_ISA, float>;
-template struct AggregatedKernels<cpu::MOH_ISA, bfloat16>;
-template struct AggregatedKernels<cpu::MOH_ISA, double>;
+MOH_MATRIX_KERNELS(AggregatedKernels)
 
 }  // namespace moh

@@ -206,35 +206,58 @@ struct HeadParameters {
   }
 };
 
-/// Unit keys and values of the distant tokens of a (sequence, head).
-template <class F>
+/// Keys and values of the distant tokens of a (sequence, head). Pairs are of the keys as they stand, so that
+/// their products are exact: logits are multiplied by the inverse norms afterwards, and the products of the
+/// unit keys with the query embedding added.
+template <class T>
 struct DistantKeys {
-  F *k, *v;  // [keys, padded]
-  F* inverse;
-  F* k_transposed;  // [d, key_columns]
+  using F = Acc<T>;
+  using P = Factor<T>;
+
+  F* k;             // [keys, padded]: unit keys
+  F* inverse;       // [key_columns], of pairs zeros after the last
+  F* embedded;      // [key_columns], of pairs alone: products of unit keys and the query embedding
+  P* k_transposed;  // [factors of d, key_columns]: unit keys, or pairs
+  F* v;             // [keys, padded]
 
   void lay_out(Arena& arena, const AnyLayout<F>& at) {
     k = arena.take<F>(at.keys * at.padded);
+    inverse = arena.take<F>(at.key_columns);
+    if constexpr (kPairs<T>) embedded = arena.take<F>(at.key_columns);
+    k_transposed = arena.take<P>(factors_in<P>(at.d) * at.key_columns);
     v = arena.take<F>(at.keys * at.padded);
-    inverse = arena.take<F>(at.keys);
-    k_transposed = arena.take<F>(at.d * at.key_columns);
   }
-  template <class T, int kDim, int kCount>
+  template <int kDim, int kCount>
   void pack(const HeadView<const T>& from_k, const HeadView<const T>& from_v, const List& list,
-            const Layout<F, kDim, kCount>& at) {
-    pack_rows<T>(key_row(from_k, list, 0), from_k.token_stride, at.keys, at.d, k, at.padded);
+            const HeadParameters<F>& head, const Layout<F, kDim, kCount>& at) {
+    const T* const keys = key_row(from_k, list, 0);
+    pack_rows<T>(keys, from_k.token_stride, at.keys, at.d, k, at.padded);
     pack_rows<T>(key_row(from_v, list, 0), from_v.token_stride, at.keys, at.d, v, at.padded);
+    if constexpr (kPairs<T>) set_zero(inverse, at.key_columns);
     normalise_rows(k, at.keys, at.padded, inverse);
-    pack_transposed<F>(k, at.padded, at.keys, at.d, k_transposed, at.key_columns);
+    if constexpr (kPairs<T>) {
+      pack_transposed<T>(keys, from_k.token_stride, at.keys, at.d, k_transposed, at.key_columns);
+      for (std::int64_t m = 0; m < at.keys; ++m)
+        embedded[m] = dot_rows<F>(k + m * at.padded, head.embedding, at.padded);
+      set_zero(embedded + at.keys, at.key_columns - at.keys);
+    } else {
+      pack_transposed<F>(k, at.padded, at.keys, at.d, k_transposed, at.key_columns);
+    }
   }
 };
 
 /// A block of queries of a list.
-template <class F>
+template <class T>
 struct QueryBlock {
-  F* unit;     // [rows, padded]: u(q)
-  F* query;    // [rows, padded]: q' log2 e
-  F* scores;   // [rows, columns]: logits times log2 e, then their exponentials
+  using F = Acc<T>;
+
+  F* unit;   // [rows, padded]: u(q)
+  F* query;  // [rows, padded]: q' log2 e
+  // [rows, left_row()]: queries as they stand, in pairs; without pairs in place of query.
+  Factor<T>* left;
+  F* scores;  // [rows, columns]: logits times log2 e, then their exponentials
+  // [rows, key_columns]: of pairs in the backward pass, logits of distant keys without the biases.
+  F* unbiased = nullptr;
   F* learned;  // [rows, local_columns]: u(q) L + l, 0 for neighbours outside the image
   F *inverse, *scale;
   std::int64_t* tokens;
@@ -242,10 +265,16 @@ struct QueryBlock {
   const std::int32_t** offsets;
   std::int64_t rows = 0;
 
-  void lay_out(Arena& arena, const AnyLayout<F>& at) {
+  void lay_out(Arena& arena, const AnyLayout<F>& at, bool has_gradients) {
     const std::int64_t most = at.block_rows();
+    if (kPairs<T> && has_gradients) unbiased = arena.take<F>(most * at.key_columns);
     unit = arena.take<F>(at.rows_of(most, at.padded));
     query = arena.take<F>(at.rows_of(most, at.padded));
+    if constexpr (kPairs<T>) {
+      left = arena.take<Factor<T>>(at.rows_of(most, left_row(at)));
+    } else {
+      left = query;
+    }
     scores = arena.take<F>(at.rows_of(most, at.columns()));
     learned = arena.take<F>(at.rows_of(most, at.local_columns));
     inverse = arena.take<F>(most);
@@ -253,6 +282,10 @@ struct QueryBlock {
     tokens = arena.take<std::int64_t>(most);
     masks = arena.take<const F*>(most);
     offsets = arena.take<const std::int32_t*>(most);
+  }
+  /// Length of a row of queries or of their gradients, as left operands, in factors.
+  static std::int64_t left_row(const AnyLayout<F>& at) {
+    return kPairs<T> ? row_factors<T>(at.d) : at.padded;
   }
   template <int kDim, int kCount>
   Neighbours<kCount> near(std::int64_t row, const Layout<F, kDim, kCount>& at) const {
@@ -275,7 +308,7 @@ std::int64_t block_length(const List& list, std::int64_t begin, std::int64_t end
 /// AggregatedBackward.
 template <class T, class Args, int kDim, int kCount, class F = Acc<T>>
 void gather_queries(const Args& args, const List& list, std::int64_t begin, std::int64_t rows,
-                    const HeadParameters<F>& head, const Layout<F, kDim, kCount>& at, QueryBlock<F>& block) {
+                    const HeadParameters<F>& head, const Layout<F, kDim, kCount>& at, QueryBlock<T>& block) {
   const std::int64_t padded = at.padded;
   block.rows = rows;
   for (std::int64_t i = 0; i < rows; ++i) {
@@ -293,6 +326,8 @@ void gather_queries(const Args& args, const List& list, std::int64_t begin, std:
     block.offsets[i] = args.places.offsets + place * at.neighbours;
     block.scale[i] = head.temperature * args.places.log_keys[place];
     gather_row<T>(row_of(args.q, list, pair), F(1), block.unit + i * padded, at.d);
+    if constexpr (kPairs<T>)
+      gather_factors<T>(row_of(args.q, list, pair), F(1), block.left + i * block.left_row(at), at.d);
   }
   normalise_rows(block.unit, rows, padded, block.inverse);
   for (std::int64_t i = 0; i < rows; ++i) {
@@ -305,32 +340,36 @@ void gather_queries(const Args& args, const List& list, std::int64_t begin, std:
   const std::int64_t filling = (round_up_to_tile(rows) - rows) * padded;
   set_zero(block.unit + rows * padded, filling);
   set_zero(block.query + rows * padded, filling);
-}
-
-/// Matrix multiplication of a block: to [rows, vecs vectors] (+)= from [rows, depth] times right, in whole
-/// tiles.
-template <bool kAccumulate, class F>
-void multiply_block(const F* from, std::int64_t from_row, std::int64_t depth, const F* right,
-                    std::int64_t right_row, F* to, std::int64_t to_row, std::int64_t columns,
-                    std::int64_t rows) {
-  for (std::int64_t i = 0; i < rows; i += kTileRows) {
-    multiply_rows<F, kTileRows, kAccumulate>({from + i * from_row, from_row, 1}, right, right_row, depth,
-                                             {to + i * to_row, to_row},
-                                             static_cast<int>(columns / kLanes<F>));
+  if constexpr (kPairs<T>) {
+    const std::int64_t row = block.left_row(at);
+    set_zero(block.left + rows * row, (round_up_to_tile(rows) - rows) * row);
   }
 }
 
-/// Adds the position biases of a query to its logits of distant keys; those after the last key become
-/// -infinity. `end` is that of all biases: whole vectors are read where they do not pass it.
-template <class F>
+/// Matrix multiplication of a block: to [rows, vecs vectors] = from [rows, depth] times right, in whole tiles
+/// of factors P.
+template <class P>
+void multiply_block(const P* from, std::int64_t from_row, std::int64_t depth, const P* right,
+                    std::int64_t right_row, SumOf<P>* to, std::int64_t to_row, std::int64_t columns,
+                    std::int64_t rows) {
+  for (std::int64_t i = 0; i < rows; i += kTileRows) {
+    multiply_rows<P, kTileRows, false>({from + i * from_row, from_row, 1}, right, right_row, depth,
+                                       {to + i * to_row, to_row}, static_cast<int>(columns / kLanes<P>));
+  }
+}
+
+/// Adds the position biases of a query to its logits of distant keys, of which logits(m) is the vector from m
+/// on; those after the last key become -infinity. `end` is that of all biases: whole vectors are read where
+/// they do not pass it.
+template <class F, class Logits>
 [[gnu::always_inline]] inline void add_position_bias(const F* bias, const F* end, const AnyLayout<F>& at,
-                                                     F* scores) {
+                                                     const Logits& logits, F* scores) {
   constexpr int kN = kLanes<F>;
   std::int64_t m = 0;
-  for (; m + kN <= at.keys; m += kN) store(scores + m, load(scores + m) + load(bias + m) * F(kLog2E));
+  for (; m + kN <= at.keys; m += kN) store(scores + m, logits(m) + load(bias + m) * F(kLog2E));
   if (m == at.keys) return;
   const Vec<F> rest = bias + m + kN <= end ? load(bias + m) : load_first<F>(bias + m, at.keys - m);
-  const Vec<F> sum = load(scores + m) + rest * F(kLog2E);
+  const Vec<F> sum = logits(m) + rest * F(kLog2E);
   const auto seen = lane_numbers<F>() < static_cast<BitsOf<F>>(at.keys - m);
   store(scores + m, seen ? sum : splat<F>(-std::numeric_limits<F>::infinity()));
 }
@@ -360,21 +399,33 @@ void keep_largest(F* scores, std::int64_t columns, std::int64_t percent) {
 }
 
 /// Logits of a block, and its learned weights of neighbours.
-template <class F, int kDim, int kCount>
+template <class T, class F, int kDim, int kCount>
 void score_block(const AggregatedParameters<const F>& parameters, const AggregatedShape& shape,
-                 std::int64_t head_number, const HeadParameters<F>& head, const DistantKeys<F>& distant,
-                 const NearWindow<F>& near, const Layout<F, kDim, kCount>& at, QueryBlock<F>& block) {
+                 std::int64_t head_number, const HeadParameters<F>& head, const DistantKeys<T>& distant,
+                 const NearWindow<F>& near, const Layout<F, kDim, kCount>& at, QueryBlock<T>& block) {
   constexpr int kN = kLanes<F>;
   const std::int64_t columns = at.columns();
   const std::int64_t padded = at.padded;
-  multiply_block<false>(block.query, padded, at.d, distant.k_transposed, at.key_columns, block.scores,
-                        columns, at.key_columns, block.rows);
+  multiply_block(block.left, block.left_row(at), factors_in<Factor<T>>(at.d), distant.k_transposed,
+                 at.key_columns, block.scores, columns, at.key_columns, block.rows);
   const std::int64_t tokens = shape.pairs.queries;
   const F* end = parameters.position_bias + shape.pairs.heads * tokens * at.keys;
   for (std::int64_t i = 0; i < block.rows; ++i) {
     const std::int64_t token = block.tokens[i];
     F* scores = block.scores + i * columns;
-    add_position_bias(parameters.position_bias + (head_number * tokens + token) * at.keys, end, at, scores);
+    const F scale = block.scale[i] * F(kLog2E), factor = block.inverse[i] * scale;
+    const auto logits = [&](std::int64_t m) __attribute__((always_inline)) {
+      if constexpr (kPairs<T>) {
+        const Vec<F> found =
+            load(scores + m) * load(distant.inverse + m) * factor + load(distant.embedded + m) * scale;
+        if (block.unbiased != nullptr) store(block.unbiased + i * at.key_columns + m, found);
+        return found;
+      } else {
+        return load(scores + m);
+      }
+    };
+    add_position_bias(parameters.position_bias + (head_number * tokens + token) * at.keys, end, at, logits,
+                      scores);
     if (at.neighbours == 0) continue;
     F* local = scores + at.key_columns;
     clear_row(local, at.local_columns);
@@ -388,8 +439,8 @@ void score_block(const AggregatedParameters<const F>& parameters, const Aggregat
       keep_largest(block.scores + i * columns, columns, shape.kept_percent);
   }
   if (at.neighbours == 0) return;
-  multiply_block<false>(block.unit, padded, at.d, head.tokens, at.local_columns, block.learned,
-                        at.local_columns, at.local_columns, block.rows);
+  multiply_block(block.unit, padded, at.d, head.tokens, at.local_columns, block.learned, at.local_columns,
+                 at.local_columns, block.rows);
   for (std::int64_t i = 0; i < block.rows; ++i) {
     F* learned = block.learned + i * at.local_columns;
     for (std::int64_t j = 0; j < at.local_columns; j += kN) {

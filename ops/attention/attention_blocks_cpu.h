@@ -22,19 +22,6 @@ inline std::int64_t row_block(std::int64_t head_dim) {
 }
 constexpr double kLn2 = 0.6931471805599453;
 
-/// Whether factors are pairs.
-template <class T>
-constexpr bool kPairs = kTerms<Factor<T>> == 2;
-/// The type of probabilities and of gradients of scores, elements of factors.
-template <class T>
-using Weight = std::conditional_t<kPairs<T>, bfloat16, Acc<T>>;
-
-/// `count` elements as factors.
-template <class T>
-Factor<T>* as_factors(Weight<T>* elements) {
-  return reinterpret_cast<Factor<T>*>(elements);
-}
-
 /// The keys of the block from `key` on that a tile sees, rows [begin, end) of `rows`.
 [[gnu::always_inline]] inline Range seen_by_tile(const Range* seen, std::int64_t begin, std::int64_t rows,
                                                  std::int64_t key) {

@@ -47,7 +47,7 @@ struct Saved {
 Grads gradients(const Saved& saved, const Tensor& dy) {
   const ConvShape& s = saved.shape;
   const Tensor dh = empty_like(saved.h), taps = depthwise_taps(saved.w, s);
-  run_kernel({kOp, s.flops()}, dy, [&]<class Backend, class T>() {
+  run_kernel<MatrixIsas>({kOp, s.flops()}, dy, [&]<class Backend, class T>() {
     ConvGluKernels<Backend, T>::backward(dy.data<T>(), saved.h.data<T>(), taps.data<Acc<T>>(),
                                          saved.z.data<T>(), dh.data<T>(), s);
   });
@@ -57,7 +57,8 @@ Grads gradients(const Saved& saved, const Tensor& dy) {
     const auto run = [&]<class Backend, class T>() {
       ConvGluKernels<Backend, T>::weight_gradient(saved.h.data<T>(), saved.z.data<T>(), dw.data<Acc<T>>(), s);
     };
-    run_kernel({kOp, s.flops()}, dy, run, RowSumsWorkspace{{s.output_rows(), s.taps() * s.channels}});
+    run_kernel<MatrixIsas>({kOp, s.flops()}, dy, run,
+                           RowSumsWorkspace{{s.output_rows(), s.taps() * s.channels}});
     grads[1] = swap_axes(dw, 1, s.taps(), s.channels).reshape(saved.w.shape());
   }
   if (saved.needs_db) grads[2] = bias_gradient(saved.z);
@@ -71,7 +72,7 @@ Variable conv_glu(const Variable& h, const Variable& w, const Variable& b) {
   const Tensor y = empty(output_shape(shape), h.dtype(), h.device());
   // The backward pass overwrites the pre-activation with its gradient.
   const Tensor z = grad_enabled() ? empty_like(y) : y, taps = depthwise_taps(w.value(), shape);
-  run_kernel({kOp, shape.flops()}, y, [&]<class Backend, class T>() {
+  run_kernel<MatrixIsas>({kOp, shape.flops()}, y, [&]<class Backend, class T>() {
     ConvGluKernels<Backend, T>::forward(h.value().data<T>(), taps.data<Acc<T>>(), b.value().data<T>(),
                                         z.data<T>(), y.data<T>(), shape);
   });

@@ -17,7 +17,7 @@ void ConvGluKernels<Backend, T>::forward(const T* h, const Acc<T>* w, const T* b
       const T* gate = h + (2 * pixel + 1) * channels;
       T* yi = y + pixel * channels;
       for_vectors_in<A>(0, channels,
-                        [=](auto at) { at.store(yi, ExactGelu<A>()(at.load(zi)).value * at.load(gate)); });
+                        [=](auto at) { at.store(yi, ExactGelu<T>()(at.load(zi)).value * at.load(gate)); });
     }
   });
 }
@@ -33,7 +33,7 @@ void ConvGluKernels<Backend, T>::backward(const T* dy, const T* h, const Acc<T>*
       const T *dyi = dy + pixel * channels, *gate = h + (2 * pixel + 1) * channels;
       T *zi = z + pixel * channels, *dgate = dh + (2 * pixel + 1) * channels;
       for_vectors_in<A>(0, channels, [=](auto at) {
-        const GeluAt<A> gelu = ExactGelu<A>()(at.load(zi));
+        const GeluAt<A> gelu = ExactGelu<T>()(at.load(zi));
         const Vec<A> dyc = at.load(dyi);
         at.store(dgate, dyc * gelu.value);
         at.store(zi, dyc * at.load(gate) * gelu.slope);
@@ -49,8 +49,6 @@ void ConvGluKernels<Backend, T>::weight_gradient(const T* h, const T* dz, Acc<T>
   sum_weight_gradient<T>({h, 2 * s.channels}, {dz, s.channels}, dw, s);
 }
 
-template struct ConvGluKernels<cpu::MOH_ISA, float>;
-template struct ConvGluKernels<cpu::MOH_ISA, bfloat16>;
-template struct ConvGluKernels<cpu::MOH_ISA, double>;
+MOH_MATRIX_KERNELS(ConvGluKernels)
 
 }  // namespace moh

@@ -80,6 +80,19 @@ template <class F>
 constexpr std::int64_t factors_in(std::int64_t elements) {
   return (elements + kTerms<F> - 1) / kTerms<F>;
 }
+/// Whether factors are pairs.
+template <class T>
+constexpr bool kPairs = kTerms<Factor<T>> == 2;
+/// The type of probabilities and of gradients of scores, elements of factors.
+template <class T>
+using Weight = std::conditional_t<kPairs<T>, bfloat16, Acc<T>>;
+
+/// `count` elements as factors.
+template <class T>
+Factor<T>* as_factors(Weight<T>* elements) {
+  return reinterpret_cast<Factor<T>*>(elements);
+}
+
 /// A vector of factors, from neighbouring elements; load_first_factors: from the first `elements`, fewer than
 /// that, zeros behind them.
 template <class T, class F>

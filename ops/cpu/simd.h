@@ -327,10 +327,10 @@ struct Exp2Coefficients<double> {
                                        0.6931471805599453,     1.0};
 };
 
-/// 2^x for x below about 127 (1023 for double). Results below the smallest normal number are zero, 2^-inf is,
-/// and NaN stays NaN.
-template <class F>
-[[gnu::always_inline]] inline Vec<F> exp2_lanes(Vec<F> x) {
+/// 2^x for x below about 127 (1023 for double), by the polynomial of Coefficients::kValues. Results below the
+/// smallest normal number are zero, 2^-inf is, and NaN stays NaN.
+template <class Coefficients, class F = float>
+[[gnu::always_inline]] inline Vec<F> exp2_by(Vec<F> x) {
   constexpr int kMantissaBits = std::numeric_limits<F>::digits - 1;
   constexpr int kBias = std::numeric_limits<F>::max_exponent - 1;
   // Adding 1.5 * 2^mantissa rounds to an integer; with the bias on top, the low bits of the sum are the
@@ -339,11 +339,15 @@ template <class F>
   x = larger<F>(splat<F>(-F(kBias)), x);
   const Vec<F> shifted = x + kRound;
   const Vec<F> fraction = x - (shifted - kRound);
-  Vec<F> power = splat<F>(Exp2Coefficients<F>::kValues[0]);
-  constexpr int kNumCoefficients = static_cast<int>(std::size(Exp2Coefficients<F>::kValues));
+  Vec<F> power = splat<F>(Coefficients::kValues[0]);
+  constexpr int kNumCoefficients = static_cast<int>(std::size(Coefficients::kValues));
 #pragma GCC unroll 16
-  for (int i = 1; i < kNumCoefficients; ++i) power = power * fraction + Exp2Coefficients<F>::kValues[i];
+  for (int i = 1; i < kNumCoefficients; ++i) power = power * fraction + Coefficients::kValues[i];
   return power * (Vec<F>)((Vec<BitsOf<F>>)shifted << kMantissaBits);
+}
+template <class F>
+[[gnu::always_inline]] inline Vec<F> exp2_lanes(Vec<F> x) {
+  return exp2_by<Exp2Coefficients<F>, F>(x);
 }
 
 /// The logarithm to base 2 of positive normal numbers; absolute error below 2e-7 (3e-16 for double) relative

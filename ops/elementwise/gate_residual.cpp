@@ -13,7 +13,7 @@ Variable gate_residual(const Variable& residual, const Variable& x, const Variab
   const std::int64_t first = row * x.dim(-1);
   const GatedRows at{rows_of(x), x.dim(0), modulation.dim(1) * x.dim(-1)};
   Tensor y = empty_like(x.value());
-  run_kernel("gate_residual", y, [&]<class Backend, class T>() {
+  run_kernel<MatrixIsas>("gate_residual", y, [&]<class Backend, class T>() {
     GateResidualKernels<Backend, T>::forward(residual.value().data<T>(), x.value().data<T>(),
                                              modulation.value().data<T>() + first, y.data<T>(), at);
   });
@@ -22,7 +22,7 @@ Variable gate_residual(const Variable& residual, const Variable& x, const Variab
                   Tensor dx = empty_like(x);
                   Tensor dmodulation =
                       zeros(modulation.shape(), accumulate_dtype(modulation.dtype()), modulation.device());
-                  run_kernel("gate_residual", dy, [&]<class Backend, class T>() {
+                  run_kernel<MatrixIsas>("gate_residual", dy, [&]<class Backend, class T>() {
                     GateResidualKernels<Backend, T>::backward(dy.data<T>(), x.data<T>(),
                                                               modulation.data<T>() + first, dx.data<T>(),
                                                               dmodulation.data<Acc<T>>() + first, at);

@@ -38,8 +38,6 @@ void GateResidualKernels<Backend, T>::backward(const T* dy, const T* x, const T*
   });
 }
 
-template struct GateResidualKernels<cpu::MOH_ISA, float>;
-template struct GateResidualKernels<cpu::MOH_ISA, bfloat16>;
-template struct GateResidualKernels<cpu::MOH_ISA, double>;
+MOH_MATRIX_KERNELS(GateResidualKernels)
 
 }  // namespace moh

@@ -22,7 +22,7 @@ void GeluMlpKernels<Backend, T>::forward(const T* product, const T* b, T* h, T* 
       }
     });
   };
-  with_gelu<A>(form, [=](auto gelu) {
+  with_gelu<T>(form, [=](auto gelu) {
     if (b == nullptr) return run(gelu, [](auto) { return Vec<A>{}; });
     run(gelu, [=](auto at) { return at.load(b); });
   });
@@ -31,7 +31,7 @@ void GeluMlpKernels<Backend, T>::forward(const T* product, const T* b, T* h, T* 
 template <class Backend, class T>
 void GeluMlpKernels<Backend, T>::backward(T* dy, T* h, std::int64_t count, GeluForm form) {
   using A = Acc<T>;
-  with_gelu<A>(form, [=](auto gelu) {
+  with_gelu<T>(form, [=](auto gelu) {
     for_each_vector<A>(count, [=](auto at) {
       const GeluAt<A> g = gelu(at.load(h));
       at.store(dy, at.load(dy) * g.slope);
@@ -40,8 +40,6 @@ void GeluMlpKernels<Backend, T>::backward(T* dy, T* h, std::int64_t count, GeluF
   });
 }
 
-template struct GeluMlpKernels<cpu::MOH_ISA, float>;
-template struct GeluMlpKernels<cpu::MOH_ISA, bfloat16>;
-template struct GeluMlpKernels<cpu::MOH_ISA, double>;
+MOH_MATRIX_KERNELS(GeluMlpKernels)
 
 }  // namespace moh

@@ -29,7 +29,7 @@ GemmExtra forward_extra(const Tensor& bias, const Tensor& h) {
 }
 
 void run_gelu(const Tensor& x, const Tensor& y, GeluForm form) {
-  run_kernel("gelu_mlp", x, [&]<class Backend, class T>() {
+  run_kernel<MatrixIsas>("gelu_mlp", x, [&]<class Backend, class T>() {
     GeluKernels<Backend, T>::forward(x.data<T>(), y.data<T>(), x.numel(), form);
   });
 }
@@ -47,7 +47,7 @@ void matmul_gelu_into(const Tensor& c, const Operand& a, const Operand& b, const
     return run_gelu(sum, c, form);
   }
   matmul_into(c, a, b);
-  run_kernel("gelu_mlp", c, [&]<class Backend, class T>() {
+  run_kernel<MatrixIsas>("gelu_mlp", c, [&]<class Backend, class T>() {
     GeluMlpKernels<Backend, T>::forward(c.data<T>(), bias.defined() ? bias.data<T>() : nullptr,
                                         h.defined() ? h.data<T>() : nullptr, c.data<T>(),
                                         {c.dim(0), c.dim(1)}, form);
@@ -62,7 +62,7 @@ void matmul_gelu_gradient_into(const Tensor& c, const Operand& a, const Operand&
     return run_gelu(h, h, form);
   }
   matmul_into(c, a, b);
-  run_kernel("gelu_mlp", c, [&]<class Backend, class T>() {
+  run_kernel<MatrixIsas>("gelu_mlp", c, [&]<class Backend, class T>() {
     GeluMlpKernels<Backend, T>::backward(c.data<T>(), h.data<T>(), c.numel(), form);
   });
 }

@@ -36,7 +36,7 @@ Normalised normalise(const char* op, const Variable& x, const Affine& affine, do
   Tensor y = empty_like(x.value());
   Tensor mean = empty({rows.count}, accumulate_dtype(x.dtype()), x.device());
   Tensor r = empty_like(mean);
-  run_kernel(op, y, [&]<class Backend, class T>() {
+  run_kernel<MatrixIsas>(op, y, [&]<class Backend, class T>() {
     LayerNormKernels<Backend, T>::forward(x.value().data<T>(), affine.kernels<T>(), y.data<T>(),
                                           mean.data<Acc<T>>(), r.data<Acc<T>>(), rows, eps);
   });
@@ -54,8 +54,8 @@ Tensor gradients(const char* op, const Tensor& dy, const Tensor& x, const Affine
         dy.data<T>(), x.data<T>(), affine.kernels<T>(), saved.mean.data<Acc<T>>(), saved.r.data<Acc<T>>(),
         dx.data<T>(), dparameters.defined() ? dparameters.data<Acc<T>>() + at : nullptr, rows);
   };
-  run_kernel(op, dy, run,
-             RowSumsWorkspace{dparameters.defined() ? Rows{rows.count, 2 * rows.width} : Rows()});
+  run_kernel<MatrixIsas>(op, dy, run,
+                         RowSumsWorkspace{dparameters.defined() ? Rows{rows.count, 2 * rows.width} : Rows()});
   return dx;
 }
 

@@ -99,8 +99,6 @@ void LayerNormKernels<Backend, T>::backward(const T* dy, const T* x, const NormA
   });
 }
 
-template struct LayerNormKernels<cpu::MOH_ISA, float>;
-template struct LayerNormKernels<cpu::MOH_ISA, bfloat16>;
-template struct LayerNormKernels<cpu::MOH_ISA, double>;
+MOH_MATRIX_KERNELS(LayerNormKernels)
 
 }  // namespace moh

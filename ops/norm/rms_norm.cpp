@@ -31,7 +31,7 @@ std::pair<Tensor, Tensor> gradients(std::string_view op, const Tensor& dy, const
                                          w.value().data<T>(), r.data<Acc<T>>(), dx.data<T>(),
                                          needs_dw ? dw.data<Acc<T>>() : nullptr, rows);
   };
-  run_kernel(op, x, run, RowSumsWorkspace{needs_dw ? rows : Rows()});
+  run_kernel<MatrixIsas>(op, x, run, RowSumsWorkspace{needs_dw ? rows : Rows()});
   return {dx, dw};
 }
 
@@ -40,7 +40,7 @@ std::pair<Tensor, Tensor> gradients(std::string_view op, const Tensor& dy, const
 Variable rms_norm(const Variable& x, const Variable& w, double eps) {
   const Rows rows = check_rms_norm("rms_norm", x, w, eps);
   Tensor y = empty_like(x.value()), r = scales_of(x, rows);
-  run_kernel("rms_norm", x.value(), [&]<class Backend, class T>() {
+  run_kernel<MatrixIsas>("rms_norm", x.value(), [&]<class Backend, class T>() {
     RmsNormKernels<Backend, T>::forward(x.value().data<T>(), {}, w.value().data<T>(), y.data<T>(),
                                         r.data<Acc<T>>(), rows, eps);
   });
@@ -56,7 +56,7 @@ AddedAndNormed add_rms_norm(const Variable& x, const Variable& branch, const Var
   const bool adds = branch.defined();
   if (adds) Check("add_rms_norm").like("branch", branch, "x", x).shape("branch", branch, x.shape(), "as x");
   Tensor sum = adds ? empty_like(x.value()) : x.value(), y = empty_like(x.value()), r = scales_of(x, rows);
-  run_kernel("add_rms_norm", x.value(), [&]<class Backend, class T>() {
+  run_kernel<MatrixIsas>("add_rms_norm", x.value(), [&]<class Backend, class T>() {
     const NormAddend<T> add = adds ? NormAddend<T>{branch.value().data<T>(), sum.data<T>()} : NormAddend<T>();
     RmsNormKernels<Backend, T>::forward(x.value().data<T>(), add, w.value().data<T>(), y.data<T>(),
                                         r.data<Acc<T>>(), rows, eps);

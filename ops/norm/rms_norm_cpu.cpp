@@ -74,8 +74,6 @@ void RmsNormKernels<Backend, T>::backward(const T* dy, const T* dsum, const T* x
   });
 }
 
-template struct RmsNormKernels<cpu::MOH_ISA, float>;
-template struct RmsNormKernels<cpu::MOH_ISA, bfloat16>;
-template struct RmsNormKernels<cpu::MOH_ISA, double>;
+MOH_MATRIX_KERNELS(RmsNormKernels)
 
 }  // namespace moh
