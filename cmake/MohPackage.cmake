@@ -1,5 +1,5 @@
 # moh_packaged: the program with its libraries linked in, which needs the C library alone (scripts/package.sh). Its objects are
-# those of moh, so it is one more link; `all` leaves it out.
+# those of all builds, so it is one more link; `all` leaves it out.
 
 set(archives "")
 set(missing "")
@@ -25,12 +25,17 @@ endif()
 add_library(moh_fmt_static STATIC EXCLUDE_FROM_ALL ${CMAKE_CURRENT_LIST_DIR}/fmt_static.cpp)
 target_link_libraries(moh_fmt_static PRIVATE moh_compile_options)
 
-# moh_train by its file, as the target names shared libraries.
-add_executable(moh_packaged EXCLUDE_FROM_ALL $<TARGET_OBJECTS:moh>)
-add_dependencies(moh_packaged moh_train)
-target_link_libraries(moh_packaged PRIVATE $<TARGET_FILE:moh_train> moh_commit moh_models moh_ops moh_autograd moh_core
+# All of moh with its libraries, to link a program with, or a module that loads into others. moh_train by its file, as the target
+# names shared libraries. Without the sections that nothing uses: some of libstdc++ call functions of the newest glibc.
+add_library(moh_train_packaged INTERFACE)
+add_dependencies(moh_train_packaged moh_train)
+target_link_libraries(moh_train_packaged INTERFACE $<TARGET_FILE:moh_train> moh_models moh_ops moh_autograd moh_core
   moh_fmt_static ${archives} ${CMAKE_DL_LIBS})
-# Without the sections that nothing uses: some of libstdc++ call functions of the newest glibc.
-target_link_options(moh_packaged PRIVATE -static-libstdc++ -static-libgcc -Wl,--gc-sections)
-set_target_properties(moh_packaged PROPERTIES OUTPUT_NAME moh LINKER_LANGUAGE CXX
-                                              RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/packaged)
+foreach(kind INCLUDE_DIRECTORIES COMPILE_DEFINITIONS)
+  set_property(TARGET moh_train_packaged PROPERTY INTERFACE_${kind} $<TARGET_PROPERTY:moh_train,INTERFACE_${kind}>)
+endforeach()
+target_link_options(moh_train_packaged INTERFACE -static-libstdc++ -static-libgcc -Wl,--gc-sections)
+
+add_executable(moh_packaged EXCLUDE_FROM_ALL train/main.cpp)
+target_link_libraries(moh_packaged PRIVATE moh_train_packaged moh_commit)
+set_target_properties(moh_packaged PROPERTIES OUTPUT_NAME moh RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/packaged)
