@@ -1,5 +1,14 @@
+// What the packaged program and module need beside Debian's archives (MohPackage.cmake).
+#include <cstdio>
+
 // fmt's compiled part, made from its headers: Debian has it as a shared library alone.
 #include <fmt/format-inl.h>
+
+// The archives' name for the C library's variable.
+extern "C" {
+extern FILE* moh_stderr;
+[[gnu::visibility("hidden")]] FILE* moh_stderr = stderr;
+}
 
 FMT_BEGIN_NAMESPACE
 namespace detail {
