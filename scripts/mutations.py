@@ -167,7 +167,7 @@ MUTATIONS = [
     Mutation("the interpolation of a timm folder is passed over", "train/families/images/timm_view.cpp",
              '  read_name(pretrained, "interpolation", data.interpolation, names_of(data.interpolation));\n', "", "moh",
              "cli\\.timm_folder"),
-    Mutation("a prediction normalises as moh's own models want it", "train/families/images/image_predictor.cpp",
+    Mutation("a prediction normalises as moh's own models want it", "train/families/images/picture_reader.cpp",
              "normalizer_(view_.normalize)", "normalizer_(ChannelStatistics())", "moh", "cli\\.timm_folder"),
     Mutation("two windows of an epoch are the same", "train/trainer/task/data/index_permutation.cpp",
              "} while (value >= size_);", "  value = value >= size_ ? value % size_ : value;\n  } while (false);",
