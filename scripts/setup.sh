@@ -86,10 +86,6 @@ has_cudnn() {
   [ -e /usr/include/cudnn.h ]
 }
 
-# The version is that of cmake/MohDependencies.cmake.
-nanobind=$(sed -n 's/^set(MOH_NANOBIND_VERSION \(.*\))$/\1/p' "$root/cmake/MohDependencies.cmake")
-nanobind_folder=$cache/moh/nanobind-$nanobind
-
 # fetch PACKAGE==VERSION FOLDER PART FILE: of a Python package's archive its folder PART, with FILE in it, as FOLDER/PART.
 # Only sources are needed, so they are unpacked and nothing is installed.
 fetch() {
@@ -142,6 +138,9 @@ else
   ${packages[*]}
 If the configuration below fails, one of these is what it misses."
 fi
+# The version is that of cmake/MohDependencies.cmake.
+nanobind=$(sed -n 's/^set(MOH_NANOBIND_VERSION \(.*\))$/\1/p' "$root/cmake/MohDependencies.cmake")
+nanobind_folder=$cache/moh/nanobind-$nanobind
 if [ -n "$cache" ] && [ ! -e "$nanobind_folder/nanobind/cmake/nanobind-config.cmake" ]; then
   fetch_nanobind
 fi

@@ -76,11 +76,15 @@ class Package(unittest.TestCase):
         self.assertIn("MIT", (self.tree / "share/doc/moh/third_party/libyaml-cpp").read_text())
 
     def test_the_tag_is_that_of_the_newest_symbol(self):
-        versions = re.findall(r"GLIBC_2\.(\d+)", run("objdump", "-T", self.tree / "bin/moh"))
-        newest = max(map(int, versions))
+        binaries = [self.tree / "bin/moh"]
+        with zipfile.ZipFile(self.wheel) as archive:
+            modules = [name for name in archive.namelist() if name.endswith(".so")]
+            binaries += [archive.extract(name, self.folder / "modules") for name in modules]
+        newest = max(int(minor) for binary in binaries for minor in re.findall(r"GLIBC_2\.(\d+)", run("objdump", "-T", binary)))
         if os.confstr("CS_GNU_LIBC_VERSION") == "glibc 2.36":
             self.assertLessEqual(newest, 35)  # as docs/install.md says, for systems older than the one that it was made on
-        tag = f"py3-none-manylinux_2_{newest}_x86_64"
+        python = "cp{0}{1}-cp{0}{1}".format(*sys.version_info) if modules else "py3-none"
+        tag = f"{python}-manylinux_2_{newest}_x86_64"
         self.assertTrue(self.wheel.name.endswith(f"-{tag}.whl"), self.wheel.name)
         with zipfile.ZipFile(self.wheel) as archive:
             (name,) = (name for name in archive.namelist() if name.endswith(".dist-info/WHEEL"))
@@ -116,6 +120,9 @@ class Package(unittest.TestCase):
             "installed", "moh-quality", "--data", "text.txt", "--configs", "configs/llm/tiny_shakespeare_moh_50.yaml", "--seeds", "1", "--",
             "train.steps=2", "train.batch_size=2", "data.sequence_length=16", "eval.max_tokens=64", path=path))
         self.assertEqual(self.use("installed", "python", "-c", "import moh; print(moh.program())", path=path), f"{venv}/bin/moh\n")
+        if "py3-none" not in self.wheel.name:
+            code = "import moh; print(moh.load('run').generate('The quick', max_tokens=5))"
+            self.assertIn("The quick", self.use("installed", "python", "-c", code, path=path))
         self.assertIn("Usage: moh plan", self.use("installed", "python", "-m", "moh", "plan", "--help", path=path))
 
     def test_refusals(self):
