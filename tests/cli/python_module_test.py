@@ -17,6 +17,7 @@ PACKAGE = os.environ.get("MOH_PYTHON_PACKAGE", "")
 sys.path.insert(0, PACKAGE)
 try:
     import numpy
+    from numpy import ndarray  # noqa: F401: a folder of Debian's without the package can be imported, too
     import moh
 except ImportError as missing:
     print(f"moh test skipped: {missing}", file=sys.stderr)
