@@ -1,4 +1,4 @@
-// What the packaged program and module need beside Debian's archives (MohPackage.cmake).
+// Parts of the packaged program and module that are not in Debian's archives (MohPackage.cmake).
 #include <cstdio>
 
 // fmt's compiled part, made from its headers: Debian has it as a shared library alone.

@@ -20,7 +20,7 @@ struct ImageOutput {
 /// The tokens inside of a forward pass of B images, N tokens of width D in each place.
 struct ImageTokens {
   std::vector<Tensor> after_blocks;  ///< [B, N, D] each, of all blocks in order
-  /// What the pooling for the classifier reads: of a model of stages [B, height, width, D], normed; of a ViT
+  /// The input of the classifier's pooling: of a model of stages [B, height, width, D], normed; of a ViT
   /// [B, N, D] with the class token first, normed, unless the model norms the mean of its tokens.
   Tensor last;
 };

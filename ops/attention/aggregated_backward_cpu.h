@@ -73,7 +73,7 @@ struct BackwardScratch {
   P *p_left, *ds_left;       // [factors of block rows, weights_row()]: gate times probabilities, and ds
   P *dout_right, *q_right;   // [factors of block rows, padded]
                              // Without pairs, these six are in place of dout, dscores, and so on.
-  // Of pairs alone:
+  // For pairs alone:
   F* logit_sums;  // [key_columns]: gradients of logits times the queries' scales, before rounding
   F* from_near;   // [padded]: the neighbours' part of a row of dquery
 
@@ -345,7 +345,7 @@ void store_distant(const AggregatedBackward<T>& args, const List& list, const La
     store_row<T>(s.dv + m * at.padded, F(1), key_row(args.dv, list, m), at.d);
 }
 
-/// What the distant keys add to the gradient of the query embedding, from logit_sums.
+/// Adds the distant keys' part to the gradient of the query embedding, from logit_sums.
 template <class T, class F, int kDim, int kCount>
 void add_embedded(const Layout<F, kDim, kCount>& at, const BackwardScratch<T>& s,
                   const PartialSums<F>& sums) {

@@ -89,7 +89,7 @@ class FromParquet(support.MohTest):
             self.assertEqual(tensors["tokens"][2].tobytes(), "\0".join(texts[120 * place:120 * place + 120]).encode())
         self.assert_says(self.moh("data", "info", "corpus/"), "token files 2")
         self.train({"data.train": "corpus", "train.steps": 2})
-        # The same command changes nothing, and what is missing is made again, with the same bytes.
+        # A second start changes nothing, and what is missing is made again, with the same bytes.
         self.assert_says(self.convert("fineweb-edu/data", "--output", "corpus", "--tokenizer", "byte"), "(2 already up to date)")
         (self.folder / "corpus" / names[1]).unlink()
         self.assert_says(self.convert("fineweb-edu/data", "--output", "corpus", "--tokenizer", "byte"), "(1 already up to date)")

@@ -26,7 +26,7 @@ import support  # noqa: E402
 
 torch.set_num_threads(1)
 SIDE, CLASSES = 32, 8
-# Of a probability, and of a logit or feature as a share of the largest. Found by this test: at most 4e-7.
+# Error of a probability, and of a logit or feature as a share of the largest. Found by this test: at most 4e-7.
 TOLERANCE = 1e-5
 VIT = {"patch_size": 8, "layers": 2, "hidden": 48, "heads": 4, "mlp_ratio": 2}
 TRANSNEXT = {"patch_size": 2, "dims": [24, 48], "heads": [3, 4], "depths": [1, 2], "mlp_ratios": [2, 2], "pool_ratios": [2, 1]}
@@ -104,7 +104,7 @@ class VitExport(support.MohTest):
                 opened = AutoModelForImageClassification.from_pretrained(folder, trust_remote_code=True).eval()
                 self.assert_close(opened(x, output_gates=True).logits.softmax(-1)[0], expected)
                 self.assertEqual(set(opened.state_dict()), set(model.state_dict()))
-                # What Python saves, moh reads: as transformers does, and a state_dict beside the run's own configuration.
+                # moh reads the weights that Python saves: as transformers does, and a state_dict beside the run's own configuration.
                 opened.save_pretrained(self.folder / f"{name}_saved")
                 self.assert_close(self.probabilities_in_moh(f"{name}_saved"), expected)
                 torch.save(model.state_dict(), self.folder / "state.pth")

@@ -6,7 +6,7 @@
 
 namespace moh::python {
 
-/// What keeps a long computation from going on: Ctrl-C, or an exception of a function of Python that it
+/// The reason why a long computation does not go on: Ctrl-C, or an exception of a function of Python that it
 /// calls. The computation holds no lock of the interpreter, and stops by itself; then rethrow() throws what
 /// it was.
 class Interruption {

@@ -49,7 +49,7 @@ class OpenModel {
   /// Opens the tokenizer in the first call.
   const LanguageModel& language(std::string_view call);
   const ImageModel& classifier(std::string_view call) const;
-  /// Of a classifier.
+  /// Reads picture files as the run of a classifier does.
   const PictureReader& reader();
   const TrainedTranslation& translation(std::string_view call);
   const RunConfig& run() const { return loaded_.config; }

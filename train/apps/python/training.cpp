@@ -31,7 +31,7 @@ namespace nb = nanobind;
 
 namespace {
 
-/// What Python asks for: a file, or the text of one that is not there, and how the run starts.
+/// A training as Python orders it: a file, or the text of one that is not there, and how the run starts.
 struct TrainingOrder {
   std::string name;
   std::optional<std::string> text;

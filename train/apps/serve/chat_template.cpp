@@ -191,7 +191,7 @@ struct ChatTemplate::Parts {
     return ids.size() == 1 && text.tokenizer().special_text(ids[0]) == token;
   }
 
-  /// What the template writes behind an answer ends it: a special token, else a text.
+  /// The text that the template writes behind an answer ends it: a special token, else a text.
   void find_ends() {
     constexpr std::string_view kAnswer = "0";
     try {

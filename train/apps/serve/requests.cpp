@@ -335,7 +335,7 @@ bool includes_usage(Parameters& parameters, bool stream) {
 
 constexpr std::int64_t kMostTokens = 1 << 30;  // the model has fewer positions
 
-/// What requests for completions and chats have in common.
+/// The parameters that requests for completions and chats have in common.
 CompletionRequest common_of(Parameters& parameters) {
   CompletionRequest request;
   request.model = parameters.text("model");

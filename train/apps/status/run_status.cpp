@@ -98,7 +98,7 @@ std::optional<std::int64_t> steps_of(const fs::path& run, const json& record) {
   return std::llround(static_cast<double>(epochs) * record["step"].get<double>() / *epoch);
 }
 
-/// What the lock says of the process that trains, or else how far the run came.
+/// The state by what the lock says of the process that trains, or else how far the run came.
 std::string state_of(const fs::path& run, const RunStatus& status) {
   const std::optional<LockHolder> holder = lock_holder(run);
   if (holder && holder->is_here) return holder->is_alive ? "running" : "killed";

@@ -14,7 +14,7 @@ struct LastNumber {
   double value = 0.0;
 };
 
-/// What the folder of a run says of it. Nothing in the folder is opened for writing or locked, so that
+/// A run's state by its folder. Nothing in the folder is opened for writing or locked, so that
 /// looking at a run cannot disturb it.
 struct RunStatus {
   std::filesystem::path folder;

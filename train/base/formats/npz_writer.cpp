@@ -168,7 +168,8 @@ std::uint64_t NpzWriter::Entry::data_begin() const {
   return begin + local_header().size() + header.size();
 }
 
-/// What both headers of an entry begin with after their signature, and after the version that wrote it.
+/// The fields with which both headers of an entry begin, after their signature, and after the version that
+/// wrote it.
 std::string NpzWriter::Entry::description(std::uint64_t extra_bytes) const {
   return Record()
       .u16(kZip64Version)

@@ -10,7 +10,7 @@
 
 namespace moh {
 
-/// What a rendering may still do.
+/// The budget that is left to a rendering.
 class JinjaBudget {
  public:
   JinjaBudget(std::int64_t steps, std::int64_t bytes) : steps_(steps), bytes_(bytes) {}

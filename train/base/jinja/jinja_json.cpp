@@ -80,7 +80,7 @@ class ValueWriter {
     return escape;
   }
 
-  /// What comes before item number `index`, and, where it is the number of items, after the last.
+  /// The text before item number `index`, and, where it is the number of items, after the last.
   void separate(std::size_t index, std::size_t count) {
     if (index > 0 && index < count) own(form_.between_items);
     if (form_.indent < 0 || count == 0) return;

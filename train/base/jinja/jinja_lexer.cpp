@@ -204,7 +204,7 @@ class JinjaLexer {
     advance(i + 1);
   }
 
-  /// What follows a backslash, as in Python; returns the place behind it.
+  /// Reads the escape behind a backslash, as in Python; returns the place behind it.
   std::size_t read_escape(std::size_t at, std::string& value) const {
     constexpr std::string_view kNames = "ntr0abfv\\'\"", kValues("\n\t\r\0\a\b\f\v\\'\"", 11);
     const char c = source_[at];

@@ -27,10 +27,7 @@ class JinjaParser {
   JinjaParser(std::string_view where, std::string_view source)
       : where_(where), tokens_(jinja_tokens(where, source)) {}
 
-  JinjaBody parse() {
-    JinjaBody body = parse_body({});
-    return body;
-  }
+  JinjaBody parse() { return parse_body({}); }
 
  private:
   using Pointer = JinjaExpressionPointer;

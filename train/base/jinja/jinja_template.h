@@ -20,7 +20,7 @@ class TemplateError : public DataError {
       : DataError(std::string(where) + ": line " + std::to_string(line) + ": " + std::string(fault)),
         reason_(fault),
         raised_(raised) {}
-  /// What is wrong, without the place.
+  /// The fault, without the place.
   const std::string& reason() const { return reason_; }
   /// Whether the template itself refused the values, by raise_exception().
   bool raised() const { return raised_; }

@@ -32,7 +32,7 @@ struct JinjaLoop {
   std::size_t index = 0;
 };
 
-/// What a template cannot do; without the place, which whoever runs the template knows.
+/// A fault of a template; without the place, which whoever runs the template knows.
 class JinjaFault : public std::runtime_error {
  public:
   explicit JinjaFault(const std::string& message, bool raised = false)
@@ -92,7 +92,7 @@ class JinjaValue {
   bool is_object() const { return holds<Nest<JinjaObject>>(); }
   bool is_callable() const { return holds<JinjaFunction>() || holds<Macro>(); }
 
-  // Of a value of that kind.
+  // Contents of a value of that kind.
   const std::string& missing_name() const { return std::get<Undefined>(value_).name; }
   std::int64_t whole() const;
   double real() const;

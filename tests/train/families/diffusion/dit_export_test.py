@@ -19,7 +19,7 @@ import support  # noqa: E402
 
 torch.set_num_threads(1)
 PREDICTION = os.environ["MOH_DIT_PREDICTION"]
-# Of the largest number of a prediction. Found by this test: at most 5e-7.
+# Error as a share of the largest number of a prediction. Found by this test: at most 5e-7.
 TOLERANCE = 1e-5
 SIZES = {"image_size": 16, "patch_size": 4, "channels": 3, "classes": 8, "layers": 2, "hidden": 48, "heads": 4, "mlp_ratio": 2}
 MODELS = {
@@ -79,7 +79,7 @@ class DitExport(support.MohTest):
                 self.assertGreater(expected.std(), 0.01)
                 self.assert_close(self.prediction_in_moh(f"{name}_hf"), expected)  # moh reads its export
                 self.assert_close(model(self.x, self.t, self.y), expected)
-                # What Python saves, moh reads, too.
+                # moh reads the weights that Python saves, too.
                 torch.save(model.state_dict(), self.folder / "state.pt")
                 self.moh("convert", "--from", "state.pt", "--config", f"{name}.yaml", "--to", f"{name}_back", "--format", "moh")
                 self.assert_close(self.prediction_in_moh(f"{name}_back"), expected)
