@@ -5,6 +5,7 @@
 #include "core/error.h"
 #include "models/layers/head_routing.h"
 #include "models/layers/moh_config.h"
+#include "models/layers/moh_keys.h"
 #include "models/layers/routing_rule.h"
 #include "ops/moh/gather_heads.h"
 
@@ -12,15 +13,13 @@ namespace moh {
 
 namespace {
 
-constexpr std::string_view kRouting = "moh.routing";
-
 /// The settings of MoH's gates say nothing of a weighted sum, and every slot has columns of the output
 /// projection.
 void check_gqe(const MohConfig& config, const RoutedLayers& of, ConfigFaults& faults) {
   check_slots(config, of, faults);
   const auto refuse = [&](std::string_view field, const std::string& expected, const std::string& found,
                           const std::string& why) {
-    faults.add({field, kRouting}, expected + " with " + faults.key(kRouting) + ": gqe", found, why);
+    faults.add({field, kMohRouting}, expected + " with " + faults.key(kMohRouting) + ": gqe", found, why);
   };
   if (config.router->binary_gates)
     refuse("moh.router", "a router with weights", std::string(config.router->name),

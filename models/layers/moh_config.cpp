@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "models/layers/moh_keys.h"
 #include "models/layers/routed_keys_config.h"
 
 namespace moh {
@@ -31,10 +32,6 @@ std::vector<std::int64_t> first_heads(const MohConfig& c, std::int64_t layer, Qu
   }
   return heads;
 }
-
-constexpr std::string_view kRouter = "moh.router", kNumShared = "moh.num_shared", kTopK = "moh.top_k",
-                           kActive = "moh.active", kSharedHeads = "moh.shared_heads",
-                           kRouting = "moh.routing";
 
 /// The configuration to check, and the list of its faults.
 struct Check {
@@ -66,8 +63,8 @@ struct Check {
     if (active <= heads &&
         (active > shared || (active == shared && (shared == heads || moh.router->keeps_shared))))
       return true;
-    faults.add({kActive, kNumShared, of.heads_field, kRouter},
-               "more than " + faults.key(kNumShared) + " (" + number_text(shared) + "), and at most " +
+    faults.add({kMohActive, kMohNumShared, of.heads_field, kMohRouter},
+               "more than " + faults.key(kMohNumShared) + " (" + number_text(shared) + "), and at most " +
                    faults.key(of.heads_field) + " (" + number_text(heads) + ")",
                number_text(active) + " (layer " + number_text(layer) + ")",
                "it counts the shared heads, too");
@@ -82,22 +79,23 @@ struct Check {
     const std::string where = " (layer " + number_text(layer) + ")";
     if (shared >= 0 && candidates >= 0 && !check_active(layer)) return false;
     if (shared < 0 || candidates < 0) {
-      faults.add({kNumShared, of.heads_field, kRouter},
+      faults.add({kMohNumShared, of.heads_field, kMohRouter},
                  "at most " + faults.key(of.heads_field) + " (" + number_text(heads) + ")",
                  number_text(shared) + where);
     } else if (top_k < 0 || top_k > candidates) {
-      faults.add({kTopK, kNumShared, of.heads_field, kRouter},
+      faults.add({kMohTopK, kMohNumShared, of.heads_field, kMohRouter},
                  "at most " + number_text(candidates) + ", the heads that are not shared",
                  number_text(top_k) + where);
     } else if (moh.router->keeps_shared && top_k > 0) {
-      faults.add({kTopK, kRouter}, "0 with " + faults.key(kRouter) + ": " + std::string(moh.router->name),
+      faults.add({kMohTopK, kMohRouter},
+                 "0 with " + faults.key(kMohRouter) + ": " + std::string(moh.router->name),
                  number_text(top_k) + where, "its tokens have the shared heads alone");
     } else if (top_k == 0 && candidates > 0 && !moh.router->keeps_shared) {
-      faults.add({kTopK, kNumShared, of.heads_field, kRouter},
+      faults.add({kMohTopK, kMohNumShared, of.heads_field, kMohRouter},
                  "at least 1 of the " + number_text(candidates) + " heads that are not shared", "0" + where,
                  "a head that no token can keep is dead; to have all active, share them all");
     } else if (candidates == 1 && !moh.router->needs_two.empty()) {
-      faults.add({kNumShared, kRouter, of.heads_field},
+      faults.add({kMohNumShared, kMohRouter, of.heads_field},
                  "at least 2 heads that are not shared (" + std::string(moh.router->name) + " " +
                      std::string(moh.router->needs_two) + ")",
                  "1" + where);
@@ -121,7 +119,7 @@ struct Check {
   void check_shared_heads() const {
     const HeadSet& listed = moh.shared_heads;
     const auto refuse = [&](const std::string& expected, const std::string& found) {
-      faults.add({kSharedHeads, kNumShared}, expected, found);
+      faults.add({kMohSharedHeads, kMohNumShared}, expected, found);
     };
     if (!listed.listed()) return;
     const auto length = static_cast<std::int64_t>(listed.each.size());
@@ -132,7 +130,7 @@ struct Check {
       const std::int64_t shared = moh.num_shared.at(layer);
       const std::string where = " (layer " + number_text(layer) + ")";
       if (static_cast<std::int64_t>(of_layer.size()) != shared)
-        return refuse("as many heads as " + faults.key(kNumShared) + " says (" + number_text(shared) + ")",
+        return refuse("as many heads as " + faults.key(kMohNumShared) + " says (" + number_text(shared) + ")",
                       std::to_string(of_layer.size()) + where);
       const std::string fault = fault_of(of_layer, of.heads.at(layer));
       if (!fault.empty())
@@ -147,16 +145,16 @@ struct Check {
         moh.learn_shared_until == 0 && moh.top_k_anneal_until == 0 && moh.routed == RoutedRows::kQueries &&
         moh.positions == HeadPositions::kSequence && moh.shared_window == 0 && moh.balance_bias == 0)
       return;
-    faults.add({kRouter, kNumShared, kTopK},
-               "a router for " + faults.key(kNumShared) + " and " + faults.key(kTopK), "none",
-               "set " + faults.key(kRouter) + ": learned, or both counts to 0 for the dense model");
+    faults.add({kMohRouter, kMohNumShared, kMohTopK},
+               "a router for " + faults.key(kMohNumShared) + " and " + faults.key(kMohTopK), "none",
+               "set " + faults.key(kMohRouter) + ": learned, or both counts to 0 for the dense model");
   }
 
   void check_ratio() const {
     if (!(moh.top_k_ratio >= 0 && moh.top_k_ratio <= 1)) {
       faults.add({"moh.top_k_ratio"}, "0 to 1", number_text(moh.top_k_ratio));
     } else if (moh.top_k_ratio > 0 && moh.top_k != PerLayer()) {
-      faults.add({kTopK, "moh.top_k_ratio"}, "one of " + faults.key(kTopK) + " and its ratio", "both");
+      faults.add({kMohTopK, "moh.top_k_ratio"}, "one of " + faults.key(kMohTopK) + " and its ratio", "both");
     }
   }
 
@@ -164,13 +162,13 @@ struct Check {
   void check_sources() const {
     const std::string why = why_unreadable(*moh.router, of.sources);
     if (!why.empty())
-      faults.add({kRouter}, "one of " + readable_routers(of.sources), std::string(moh.router->name), why);
+      faults.add({kMohRouter}, "one of " + readable_routers(of.sources), std::string(moh.router->name), why);
   }
 
   void check_rule() const {
     if (moh.learn_shared_until > 0 && !moh.routing->learns_shared)
-      faults.add({kRouting, "moh.learn_shared_until"}, "heads with " + faults.key("moh.learn_shared_until"),
-                 std::string(moh.routing->name));
+      faults.add({kMohRouting, "moh.learn_shared_until"},
+                 "heads with " + faults.key("moh.learn_shared_until"), std::string(moh.routing->name));
     moh.routing->check(moh, of, faults);
   }
 
@@ -187,14 +185,14 @@ struct Check {
     if (!(moh.learn_shared_until > 0 && moh.learn_shared_until <= 1))
       return faults.add({kUntil}, "0, or a share up to 1", number_text(moh.learn_shared_until));
     if (!moh.router->learns_shared || moh.gate_scaling != GateScaling::kCode)
-      faults.add({kUntil, kRouter, "moh.gate_scaling"}, "0, or a learned router with the gates of `code`",
+      faults.add({kUntil, kMohRouter, "moh.gate_scaling"}, "0, or a learned router with the gates of `code`",
                  number_text(moh.learn_shared_until));
     if (moh.shared_heads != HeadSet())
-      faults.add({kSharedHeads, kUntil}, "first, as these heads are learned in training", "others");
+      faults.add({kMohSharedHeads, kUntil}, "first, as these heads are learned in training", "others");
     for (std::int64_t layer = 0; layer < of.layers; ++layer) {
       const std::int64_t shared = moh.num_shared.at(layer), heads = of.heads.at(layer);
       if (shared > 0 && shared < heads) continue;
-      return faults.add({kNumShared, kUntil},
+      return faults.add({kMohNumShared, kUntil},
                         "1 to " + number_text(heads - 1) + " heads of which to learn which",
                         number_text(shared) + " (layer " + number_text(layer) + ")");
     }
@@ -220,13 +218,13 @@ struct Check {
     if (!(moh.z_loss_weight >= 0))
       faults.add({"moh.z_loss_weight"}, "0 or more", number_text(moh.z_loss_weight));
     if (moh.router->binary_gates && moh.gate_scaling == GateScaling::kPaper) {
-      faults.add({"moh.gate_scaling", kRouter},
-                 "code with " + faults.key(kRouter) + ": " + std::string(moh.router->name), "paper",
+      faults.add({"moh.gate_scaling", kMohRouter},
+                 "code with " + faults.key(kMohRouter) + ": " + std::string(moh.router->name), "paper",
                  "selected heads have weight 1 there; nothing is scaled");
     }
-    const bool shared_fits = has_length(kNumShared, moh.num_shared);
+    const bool shared_fits = has_length(kMohNumShared, moh.num_shared);
     const bool by_active = moh.active != PerLayer();
-    const bool top_k_fits = by_active ? has_length(kActive, moh.active) : has_length(kTopK, moh.top_k);
+    const bool top_k_fits = by_active ? has_length(kMohActive, moh.active) : has_length(kMohTopK, moh.top_k);
     if (!shared_fits || !top_k_fits) return;
     const bool same = moh.num_shared.each.empty() && moh.top_k.each.empty() && of.heads.each.empty();
     const std::int64_t num_different = same ? 1 : of.layers;

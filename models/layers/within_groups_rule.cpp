@@ -6,6 +6,7 @@
 #include "core/error.h"
 #include "models/layers/head_routing.h"
 #include "models/layers/moh_config.h"
+#include "models/layers/moh_keys.h"
 #include "models/layers/routing_rule.h"
 #include "ops/attention/attention.h"
 #include "ops/attention/decode.h"
@@ -15,9 +16,6 @@
 namespace moh {
 
 namespace {
-
-constexpr std::string_view kRouting = "moh.routing", kKvHeads = "kv_heads", kNumShared = "moh.num_shared",
-                           kTopK = "moh.top_k", kActive = "moh.active", kSharedHeads = "moh.shared_heads";
 
 std::string in_layer(std::int64_t layer) {
   return " (layer " + number_text(layer) + ")";
@@ -31,8 +29,8 @@ std::string with_rule(const MohConfig& config) {
 bool is_multiple(const MohConfig& config, std::string_view field, std::int64_t count, std::int64_t kv_heads,
                  std::int64_t layer, ConfigFaults& faults) {
   if (count % kv_heads == 0) return true;
-  faults.add({field, kRouting, kKvHeads},
-             "a multiple of " + faults.key(kKvHeads) + " (" + number_text(kv_heads) + ")",
+  faults.add({field, kMohRouting, "kv_heads"},
+             "a multiple of " + faults.key("kv_heads") + " (" + number_text(kv_heads) + ")",
              number_text(count) + in_layer(layer),
              with_rule(config) + " each KV group has as many; " + faults.key(field) + " counts the layer's");
   return false;
@@ -50,7 +48,7 @@ bool check_shared(const MohConfig& config, std::int64_t layer, QueryGroups group
   }
   const auto other = std::ranges::find_if(counts, [&](std::int64_t count) { return count != each; });
   if (other == counts.end()) return true;
-  faults.add({kSharedHeads, kRouting, kNumShared},
+  faults.add({kMohSharedHeads, kMohRouting, kMohNumShared},
              number_text(each) + " of each " + number_text(size) + " heads that share a KV head, " +
                  with_rule(config),
              number_text(*other) + " of KV head " + number_text(other - counts.begin()) + in_layer(layer));
@@ -63,23 +61,23 @@ bool check_shared(const MohConfig& config, std::int64_t layer, QueryGroups group
 void check_slots(const MohConfig& config, const RoutedLayers& of, ConfigFaults& faults) {
   const std::int64_t kv_heads = of.kv_heads;
   if (kv_heads == 0)
-    return faults.add({kRouting}, "heads or groups", std::string(config.routing->name),
+    return faults.add({kMohRouting}, "heads or groups", std::string(config.routing->name),
                       "only language and translation models have groups of query heads that share a KV head");
   const std::int64_t count = of.heads.at(0);
   if (kv_heads < 1 || count % kv_heads != 0) return;  // reported as such
   if (count == kv_heads)
     return faults.add(
-        {kRouting, kKvHeads, "heads"},
+        {kMohRouting, "kv_heads", "heads"},
         "heads, as each of the " + number_text(count) + " query heads has a KV head of its own",
         std::string(config.routing->name),
-        "set " + faults.key(kKvHeads) + " to a divisor of " + faults.key("heads") + " below it");
+        "set " + faults.key("kv_heads") + " to a divisor of " + faults.key("heads") + " below it");
   const bool by_active = config.active != PerLayer();
   for (std::int64_t layer = 0; layer < of.layers; ++layer) {
     const std::int64_t shared = config.num_shared.at(layer);
     const std::int64_t top_k = routing_of(config, of.heads.at(layer), layer).router.top_k;
-    if (!is_multiple(config, kNumShared, shared, kv_heads, layer, faults) ||
-        !is_multiple(config, by_active ? kActive : kTopK, by_active ? shared + top_k : top_k, kv_heads, layer,
-                     faults) ||
+    if (!is_multiple(config, kMohNumShared, shared, kv_heads, layer, faults) ||
+        !is_multiple(config, by_active ? kMohActive : kMohTopK, by_active ? shared + top_k : top_k, kv_heads,
+                     layer, faults) ||
         !check_shared(config, layer, {of.heads.at(layer), kv_heads}, faults))
       return;
   }
