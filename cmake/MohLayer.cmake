@@ -6,10 +6,10 @@ function(moh_compile_cold target)
     $<$<CONFIG:Release>:-O1 $<$<CXX_COMPILER_ID:GNU>:-Wno-stringop-overread>>)
 endfunction()
 
-# moh_unity(TARGET): with MOH_UNITY, its files are compiled in batches of ten, as most of what a compiler reads for a file of train/
-# are headers, ours and those of JSON, that the other files of its folder include, too. Larger batches would keep fewer compilers
-# busy. CMake leaves out files with options or definitions of their own. GCC takes what a batch includes for headers, in which a
-# class with members of an unnamed namespace would be a mistake.
+# moh_unity(TARGET): with MOH_UNITY, its files are compiled in batches of ten, as most of what a compiler reads for a file of
+# models/ or train/ are headers, ours and those of JSON, that the other files of its folder include, too. Larger batches would
+# keep fewer compilers busy. CMake leaves out files with options or definitions of their own. GCC takes what a batch includes for
+# headers, in which a class with members of an unnamed namespace would be a mistake.
 function(moh_unity target)
   if(MOH_UNITY)
     set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 10)
@@ -55,8 +55,11 @@ function(moh_layer name)
   if(arg_COLD)
     moh_compile_cold(${target})
   endif()
-  if(name MATCHES "^train/")
+  if(name MATCHES "^(models|train/.*)$")
     moh_unity(${target})
+  endif()
+  if(MOH_SANITIZE AND NOT name MATCHES "^train/")
+    target_compile_options(${target} PRIVATE -O0) # instrumented code takes long to optimise, and loops are in kernels
   endif()
   foreach(layer IN LISTS arg_DEPENDS)
     string(REPLACE "/" "_" dependency moh_${layer})
@@ -106,6 +109,7 @@ function(moh_cpu_kernels layer)
     target_link_libraries(${target} PRIVATE moh_compile_options)
     target_include_directories(${target} PRIVATE
       $<TARGET_PROPERTY:moh_${layer},INTERFACE_INCLUDE_DIRECTORIES>)
+    moh_precompile_kernels(${target})
     target_sources(moh_${layer} PRIVATE $<TARGET_OBJECTS:${target}>)
     set_property(TARGET moh_${layer} APPEND PROPERTY MOH_KERNEL_OBJECTS $<TARGET_OBJECTS:${target}>)
   endforeach()

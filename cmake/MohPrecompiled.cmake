@@ -1,8 +1,8 @@
 # The standard library's headers, precompiled once for all of moh, and once more with Catch2 for the test programs. Parsing
 # them is a third of the time to compile a file in train/ (CONTRIBUTING.md, "Build time"). JSON, YAML and CLI11 are not among
 # them: few files include those, and every file has to load the whole precompiled header; cli/, most of whose files include
-# CLI11, has precompiled headers of its own. Sources still have to include what
-# they use: tests/build compiles headers without precompiled ones, the presets debug and asan everything.
+# CLI11, has precompiled headers of its own. Sources still have to include what they use: tests/build compiles headers without
+# precompiled ones, the preset debug everything, and asan all but kernels and tests.
 
 set(MOH_STANDARD_HEADERS
   <algorithm> <array> <cmath> <cstddef> <cstdint> <cstring> <filesystem> <functional> <limits> <map> <memory> <mutex>
@@ -25,13 +25,23 @@ function(moh_precompile_library target)
   endif()
 endfunction()
 
+# moh_precompile_kernels(TARGET): the same with the instructions of its processor, which are most of what a kernel file includes.
+function(moh_precompile_kernels target)
+  if((MOH_PRECOMPILED OR MOH_SANITIZE) AND CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
+    target_precompile_headers(${target} PRIVATE ${MOH_STANDARD_HEADERS} <immintrin.h>)
+  endif()
+endfunction()
+
 # moh_precompile_tests(TARGET): the files of a test program use precompiled headers of the standard library and Catch2, which
 # the first test program compiles and the others share. Those of the libraries do not fit: -fPIE differs from -fPIC.
 function(moh_precompile_tests target)
   get_property(first GLOBAL PROPERTY MOH_PRECOMPILED_TESTS)
-  if(MOH_PRECOMPILED AND first)
+  if(NOT MOH_PRECOMPILED AND NOT MOH_SANITIZE)
+    return()
+  endif()
+  if(first)
     target_precompile_headers(${target} REUSE_FROM ${first})
-  elseif(MOH_PRECOMPILED)
+  else()
     target_precompile_headers(${target} PRIVATE ${MOH_STANDARD_HEADERS} <catch2/catch.hpp>)
     set_property(GLOBAL PROPERTY MOH_PRECOMPILED_TESTS ${target})
   endif()

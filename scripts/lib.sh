@@ -15,12 +15,12 @@ die() {
 
 # configure PRESET [CMAKE OPTION...]: configures build/PRESET, with the environment's MOH_CUDA (AUTO, ON, OFF) and MOH_UNITY
 # (ON, OFF), and explains the most common failure: a build folder that was configured with another compiler, generator or source
-# tree. A new folder of the preset release compiles files in batches (MOH_UNITY), as all of them are compiled; later calls keep
-# what the folder has.
+# tree. A new folder of the presets release and asan compiles files in batches (MOH_UNITY), as all of them are compiled; later
+# calls keep what the folder has.
 configure() {
   local preset=$1 unity=${MOH_UNITY:-}
   shift
-  if [ "$preset" = release ] && [ ! -e "$root/build/release/CMakeCache.txt" ]; then
+  if [ "$preset" != debug ] && [ ! -e "$root/build/$preset/CMakeCache.txt" ]; then
     unity=${unity:-ON}
   fi
   say "configuring build/$preset"
