@@ -346,7 +346,7 @@ def metrics(run):
 
 
 # Fields that say how fast it went, not what was computed.
-MEASURED = ("tokens_per_s", "images_per_s", "data_wait", "elapsed_s", "unix_time", "peak_memory_bytes", "peak_process_memory_bytes")
+MEASURED = ("tokens_per_s", "images_per_s", "mfu", "data_wait", "elapsed_s", "unix_time", "peak_memory_bytes", "peak_process_memory_bytes")
 
 
 def history(run):

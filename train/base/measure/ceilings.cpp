@@ -66,11 +66,11 @@ double measure_matmul_rate(Device device, DType dtype) {
 
 }  // namespace
 
-double measure_fma_gflops(DType dtype) {
-  // About 20 ms per run: long compared to waking the threads, short enough that some run is not preempted.
+double measure_fma_gflops(DType dtype, double seconds_each) {
+  // The default is long compared to waking the threads, and short enough that some run is not preempted.
   constexpr std::int64_t kProbe = 100'000;
   const double probe = fastest(kCpu, [&] { run_fma_loop(kProbe, dtype); });
-  const auto rounds = std::max(kProbe, static_cast<std::int64_t>(kProbe * 0.02 / probe));
+  const auto rounds = std::max(kProbe, static_cast<std::int64_t>(kProbe * seconds_each / probe));
   double flops = 0;
   const double seconds = fastest(kCpu, [&] { flops = run_fma_loop(rounds, dtype); });
   return flops / seconds * 1e-9;
@@ -81,6 +81,12 @@ Ceilings measure_ceilings(Device device, DType dtype, bool tf32) {
   const MemoryPurposeScope purpose(MemoryPurpose::kWorkspace);
   if (device == kCpu) return {measure_fma_gflops(dtype), measure_matmul_rate(kCpu, dtype), {}};
   return {{}, measure_matmul_rate(device, dtype), published_gflops(cuda::product_name(), dtype, tf32)};
+}
+
+std::optional<double> peak_gflops(Device device, DType dtype, bool tf32) {
+  constexpr double kShort = 0.003;
+  if (device == kCpu) return measure_fma_gflops(dtype, kShort);
+  return published_gflops(cuda::product_name(), dtype, tf32);
 }
 
 std::optional<double> published_gflops(std::string_view gpu, DType dtype, bool tf32) {

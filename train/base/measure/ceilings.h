@@ -24,8 +24,13 @@ struct Ceilings {
 /// A GPU has to be open (open_device); with `tf32` its float32 GEMMs run on tensor cores.
 Ceilings measure_ceilings(Device device = kCpu, DType dtype = DType::kFloat32, bool tf32 = false);
 
-/// Ceilings::fma_gflops alone, in about a fifth of a second.
-double measure_fma_gflops(DType dtype);
+/// Ceilings::fma_gflops alone, by runs of `seconds_each`, about ten of them. Short ones are lower where other
+/// programs take the processors from time to time.
+double measure_fma_gflops(DType dtype, double seconds_each = 0.02);
+
+/// GFLOP/s to which a run relates its steps: on the CPU the FMA peak of num_threads() threads, measured in
+/// about 30 ms; of a GPU, which is open, published_gflops().
+std::optional<double> peak_gflops(Device device, DType dtype, bool tf32);
 
 /// GFLOP/s of dense GEMMs from the data sheet of a GPU, by the name that the driver reports: bfloat16 on
 /// tensor cores, float32 on tensor cores with `tf32` and without them otherwise; nothing for other dtypes and

@@ -10,6 +10,7 @@
 #include "core/process_memory.h"
 #include "train/base/log/format.h"
 #include "train/base/log/logging.h"
+#include "train/base/measure/ceilings.h"
 
 namespace moh {
 
@@ -77,6 +78,7 @@ RunLog::RunLog(const RunParts& run, const RunLength& length, const EvaluationSch
   if (!run.processes.is_rank0()) return;
   metrics_.emplace(config_.output.dir / "metrics.jsonl", resumed_from, state.evaluation_due);
   metrics_->set_listener(run.listener);
+  peak_gflops_ = peak_gflops(config_.device, dtype_of(config_.precision), config_.tf32);
   if (config_.log.tensorboard) metrics_->show_in_tensorboard(config_.output.dir / TensorBoardFile::kName);
 }
 
@@ -92,12 +94,21 @@ void RunLog::step(const StepReport& report) {
   if (is_due || state_.step == 1 || state_.step == last_step_) write_step(report);
 }
 
+/// Model FLOP utilisation of the steps since the last line: the share of the peak rate of this process's
+/// device.
+std::optional<double> RunLog::mfu() const {
+  const double rate = times_.flops_per_second();
+  if (!peak_gflops_ || rate == 0) return std::nullopt;
+  return rate / (*peak_gflops_ * 1e9);
+}
+
 StepProgress RunLog::progress_of(const StepReport& report) const {
   StepProgress progress{state_.step, report.loss, report.learning_rate, times_.items_per_second(),
                         task_.unit().per_second};
   for (const NamedScalar& scalar : report.statistics.scalars) {
     if (!scalar.label.empty()) progress.shares.emplace_back(scalar.label, scalar.value);
   }
+  if (const std::optional<double> share = mfu()) progress.shares.emplace_back("mfu", *share);
   return progress;
 }
 
@@ -115,6 +126,7 @@ void RunLog::write_step(const StepReport& report) {
     record.add("epoch", static_cast<double>(state_.step) / static_cast<double>(epoch));
   const std::string_view items = task_.unit().plural;
   record.add(items, state_.items);
+  if (const std::optional<double> share = mfu()) record.add("mfu", *share);
   times_.take_into(record, items);
   record.add("elapsed_s", clock_.seconds_of_run())
       .add("peak_memory_bytes", memory_stats(config_.device).total.peak_bytes)

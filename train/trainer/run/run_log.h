@@ -45,6 +45,7 @@ class RunLog {
   RunSummary finish(std::string outcome, const Evaluator& evaluator, const WeightAverage* average);
 
  private:
+  std::optional<double> mfu() const;
   StepProgress progress_of(const StepReport& report) const;
   void write_step(const StepReport& report);
   void warn_of_collapse(const StepReport& report);
@@ -58,6 +59,7 @@ class RunLog {
   StepTimes& times_;
   std::int64_t last_step_, items_before_;
   std::optional<MetricsWriter> metrics_;  // of the process that writes
+  std::optional<double> peak_gflops_;     // of its device, where known
   ProgressReporter progress_;
   RouterWatch routers_;
   StepReport last_;

@@ -66,6 +66,7 @@ void StepTimes::finish(std::int64_t step, const StepReport& report, bool is_last
   sums_.data_seconds += report.data_seconds;
   sums_.comm_seconds += report.comm_seconds;
   sums_.items += report.statistics.items;
+  sums_.flops += report.flops;
   ++sums_.steps;
 }
 

@@ -33,12 +33,15 @@ class StepTimes {
   void write_trace(std::int64_t step);
 
   double items_per_second() const { return static_cast<double>(sums_.items) / sums_.seconds; }
+  /// Model operations of this process; 0 where they are not known.
+  double flops_per_second() const { return sums_.flops / sums_.seconds; }
   /// Adds to a record of the steps since the last one, and begins anew. A collective.
   void take_into(MetricRecord& record, std::string_view items_name);
 
  private:
   struct Sums {
     double seconds = 0, data_seconds = 0, comm_seconds = 0;  ///< the latter are parts of the first
+    double flops = 0;
     std::int64_t steps = 0, items = 0;
   };
 

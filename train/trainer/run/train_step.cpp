@@ -137,7 +137,10 @@ bool TrainStep::begin_unless(FunctionRef<bool()> stop, std::int64_t step, double
   data.set_targets(size.targets);
   optimizer_.set_learning_rate(learning_rate);
   if (average_) average_->set_step(step);
-  const bool complete = compute(data, stop, step, sizes, report);
+  const std::int64_t own_items = data.size().items;
+  const bool complete = operations_.count(own_items, is_settled(task_.model()),
+                                          [&] { return compute(data, stop, step, sizes, report); });
+  report.flops = operations_.of(own_items);
   replicas_->compare_calls();
   report.comm_seconds = replicas_->waited_seconds() - waited;
   if (complete) under_way_.push_back({report, size, began, HostCopy(numbers_), layout_});
@@ -148,6 +151,7 @@ bool TrainStep::begin_unless(FunctionRef<bool()> stop, std::int64_t step, double
 void TrainStep::set_progress(std::int64_t step) {
   const double steps = static_cast<double>(std::max<std::int64_t>(length_.steps, 1));
   if (!task_.set_progress(static_cast<double>(step) / steps)) return;
+  operations_.forget();
   for (Pending& pending : under_way_) pending.numbers.get();  // replays have ended before graphs go
   release_graphs();
 }

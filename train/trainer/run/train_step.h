@@ -18,6 +18,7 @@
 #include "train/trainer/run/replicas.h"
 #include "train/trainer/run/step_graphs.h"
 #include "train/trainer/run/step_loads.h"
+#include "train/trainer/run/step_operations.h"
 #include "train/trainer/task/task.h"
 
 namespace moh {
@@ -30,6 +31,7 @@ struct StepReport {
   double seconds = 0;       ///< of the host's clock
   double data_seconds = 0;  ///< thereof, waiting for the step's data
   double comm_seconds = 0;  ///< thereof, waiting for other processes
+  double flops = 0;         ///< of this process's part (StepOperations)
 };
 
 /// Training steps: `config.train.accumulate` micro-batches forward and backward, clipping, AdamW, the moving
@@ -149,6 +151,7 @@ class TrainStep {
   std::int64_t own_micro_batches_;
   std::optional<StepLoads> loads_;  // counts_loads_first()
   BalanceBiases biases_;
+  StepOperations operations_;
   std::function<void()> before_update_ = [] {};
   RunLength length_;
   /// int64, on the device: the number of the micro-batch among this process's of the step, and that of its

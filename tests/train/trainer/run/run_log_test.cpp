@@ -31,8 +31,9 @@ struct Told {
                 first > 0 ? first : -1);
   }
 
-  static StepReport report(std::int64_t items) {
+  static StepReport report(std::int64_t items, double flops = 0) {
     StepReport report;
+    report.flops = flops;
     report.loss = 2;
     report.seconds = 0.5;
     report.data_seconds = 0.125;
@@ -42,8 +43,8 @@ struct Told {
   void step(std::int64_t items) {
     ++state.step;
     state.items += items;
-    times->finish(state.step, report(items), false);
-    log->step(report(items));
+    times->finish(state.step, report(items, flops), false);
+    log->step(report(items, flops));
   }
   std::vector<nlohmann::json> records() const {
     std::vector<nlohmann::json> records;
@@ -59,6 +60,7 @@ struct Told {
   const StopSignal stop;
   TrainState state;
   RunClock clock{0};
+  double flops = 0;  ///< of a step
   std::optional<StepTimes> times;
   std::optional<RunLog> log;
 };
@@ -83,6 +85,19 @@ TEST_CASE("run log: a record is of the time since the last one") {
   CHECK(record.at("images_per_s") == 16);
   CHECK(record.at("data_wait") == 0.25);
   CHECK_FALSE(record.contains("comm_wait"));
+}
+
+TEST_CASE("run log: the share of peak is of the operations of the steps since the last record") {
+  Told run;
+  run.step(8);  // its operations are not known
+  CHECK_FALSE(run.records().back().contains("mfu"));
+  run.flops = 1e6;
+  for (int i = 0; i < 4; ++i) run.step(8);
+  const double share = run.records().back().at("mfu");
+  CHECK(share > 0);
+  run.flops = 3e6;
+  for (int i = 0; i < 5; ++i) run.step(8);
+  CHECK(run.records().back().at("mfu").get<double>() == Approx(3 * share));
 }
 
 TEST_CASE("run log: a skipped step is an event, and an error where it ends the run") {
