@@ -1,31 +1,16 @@
 #include "core/parallel.h"
 #include "core/scratch.h"
 #include "ops/pool/adaptive_avg_pool_kernels.h"
+#include "ops/pool/windows_cpu.h"
 
 namespace moh {
 
 template <class Backend, class T>
 void AdaptiveAvgPoolKernels<Backend, T>::forward(const T* x, T* y, const PoolShape& s) {
   using A = Acc<T>;
-  const std::int64_t channels = s.channels;
-  parallel_for(s.batch * s.y.cells, 1, [&](std::int64_t begin, std::int64_t end) {
-    const Scratch scratch(static_cast<std::size_t>(channels) * sizeof(A));
-    A* const sum = scratch.as<A>();
-    for (std::int64_t cell = begin * s.x.cells; cell < end * s.x.cells; ++cell) {
-      const std::int64_t cx = cell % s.x.cells, cy = cell / s.x.cells % s.y.cells,
-                         b = cell / s.x.cells / s.y.cells;
-      for (std::int64_t c = 0; c < channels; ++c) sum[c] = A(0);
-      for (std::int64_t py = s.y.first(cy); py < s.y.last(cy); ++py) {
-        for (std::int64_t px = s.x.first(cx); px < s.x.last(cx); ++px) {
-          const T* from = x + ((b * s.y.pixels + py) * s.x.pixels + px) * channels;
-#pragma omp simd
-          for (std::int64_t c = 0; c < channels; ++c) sum[c] += A(from[c]);
-        }
-      }
-      const A share = A(1) / A(s.y.size(cy) * s.x.size(cx));
-      for (std::int64_t c = 0; c < channels; ++c) y[cell * channels + c] = sum[c] * share;
-    }
-  });
+  over_windows(
+      x, y, s, A(0), [](A sum, A value) { return sum + value; },
+      [](A sum, A count) { return sum * (A(1) / count); });
 }
 
 template <class Backend, class T>

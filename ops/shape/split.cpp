@@ -1,6 +1,7 @@
 #include "ops/shape/split.h"
 
 #include <numeric>
+#include <string>
 
 #include "ops/linalg/linear_parameters.h"
 #include "ops/op.h"
@@ -51,6 +52,39 @@ std::vector<Variable> split(const Variable& x, const std::vector<std::int64_t>& 
         });
         return {dx};
       });
+}
+
+Variable join(const std::vector<Variable>& parts) {
+  constexpr auto kOp = "join";
+  Check check(kOp);
+  check.in_range("parts", static_cast<double>(parts.size()), 1, RowParts<float>::kMost);
+  const Variable& first = parts.front();
+  check.floating("part 0", first).min_rank("part 0", first, 1);
+  std::vector<Tensor> tensors;
+  std::vector<std::int64_t> widths;
+  for (const Variable& part : parts) {
+    const std::string name = "part " + std::to_string(tensors.size());
+    check.like(name, part, "part 0", first);
+    check.min_rank(name, part, 1);
+    check.shape(name, part, with_last(first.shape(), part.dim(-1)), "but for the last axis as part 0");
+    tensors.push_back(part.value());
+    widths.push_back(part.dim(-1));
+  }
+  if (parts.size() == 1) return first;
+  const std::int64_t width = std::reduce(widths.begin(), widths.end());
+  const Tensor y = empty(with_last(first.shape(), width), first.dtype(), first.device());
+  const Rows rows = {rows_of(first).count, width};
+  run_kernel(kOp, y, [&]<class Backend, class T>() {
+    SplitKernels<Backend, T>::backward(row_parts<const T>(rows, widths, tensors), y.data<T>());
+  });
+  return record("join", y, parts, [rows, widths, tensors](const Tensor& dy) -> Grads {
+    Grads grads;
+    for (const Tensor& part : tensors) grads.push_back(empty_like(part));
+    run_kernel(kOp, dy, [&]<class Backend, class T>() {
+      SplitKernels<Backend, T>::forward(dy.data<T>(), row_parts<T>(rows, widths, grads));
+    });
+    return grads;
+  });
 }
 
 }  // namespace moh

@@ -45,6 +45,7 @@ TEST_CASE("sim: every kernel of the sources runs in the tests", "[sim]") {
   test::check_head_lists_on_device();
   test::check_top1_on_device();
   test::check_balance_bias_on_device();
+  test::check_window_pool_on_device();
   test::check_router_statistics_on_device();
   test::check_bias_kernels_on_device();
   test::check_gelu_mlp_kernels_on_device();

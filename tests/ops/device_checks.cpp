@@ -27,6 +27,7 @@
 #include "ops/optim/clip_grad_norm.h"
 #include "ops/optim/device_adamw.h"
 #include "ops/optim/ema.h"
+#include "ops/pool/window_pool.h"
 #include "tests/ops/device_ways.h"
 #include "tests/ops/op_run.h"
 #include "tests/ops/router_statistics_case.h"
@@ -369,6 +370,23 @@ void check_top1_on_device() {
   }
 }
 
+void check_window_pool_on_device() {
+  const NoGrad no_grad;
+  for (const DType dtype : {DType::kFloat32, DType::kBFloat16}) {
+    for (const PoolKind kind : {PoolKind::kMax, PoolKind::kMean}) {
+      for (const std::int64_t channels : {std::int64_t{5}, std::int64_t{32}}) {
+        const Tensor x = normal({2, 9, 7, channels}).to(dtype);
+        for (const WindowPoolOptions& options :
+             {WindowPoolOptions{kind, 3, 2, 0}, WindowPoolOptions{kind, 3, 1, 1}}) {
+          const Tensor expected = window_pool(Variable(x), options).value(),
+                       found = window_pool(Variable(x.to(open_gpu())), options).value();
+          check_close(found.to(kCpu), expected, dtype == DType::kBFloat16 ? 0x1p-8 : 1e-6, "pooled");
+        }
+      }
+    }
+  }
+}
+
 void check_balance_bias_on_device() {
   const Device gpu = open_gpu();
   in_each_way([&](const std::string& way) {
@@ -622,6 +640,9 @@ TEST_CASE("device: indices out of range are reported by the next wait", "[device
 }
 TEST_CASE("device: the accuracy of a batch is that of the CPU", "[device]") {
   check_top1_on_device();
+}
+TEST_CASE("device: windows are pooled as on the CPU", "[device]") {
+  check_window_pool_on_device();
 }
 TEST_CASE("device: biases of the selection are updated as on the CPU", "[device]") {
   check_balance_bias_on_device();

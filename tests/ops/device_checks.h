@@ -14,6 +14,7 @@ void check_tensors_on_device();
 void check_indices_on_device();
 void check_head_lists_on_device();
 void check_top1_on_device();
+void check_window_pool_on_device();
 void check_balance_bias_on_device();
 void check_router_statistics_on_device();
 void check_bias_kernels_on_device();

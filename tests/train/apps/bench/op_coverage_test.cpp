@@ -47,6 +47,8 @@ const std::map<std::string, std::string>& reasons() {
       {"packed_linear", "as linear"},
       {"rope_packed", "as rope, of some of the heads"},
       {"split", "a router's logits, a few numbers per token"},
+      {"join", "as split, in the evaluation of pictures alone"},
+      {"window_pool", "in the evaluation of pictures alone, beside convolutions of many more operations"},
       {"adafactor", "three passes over a matrix and its gradient; measured by `moh bench step`"},
       {"muon", "products of matrices between three passes; measured by `moh bench step`"},
       {"gelu_mlp", "two products as in linear, between them gelu, which has a case"},
