@@ -7,7 +7,8 @@ set -euo pipefail
 torch=2.9.1
 torchvision=0.24.1 # of that torch
 packages=("torch==$torch" "torchvision==$torchvision" transformers==4.57.6 safetensors==0.8.0 numpy==2.4.6 tensorboard==2.21.0
-  accelerate==1.15.0 'lm_eval[api]==0.4.13' sentencepiece==0.2.3 timm==1.0.22 pillow==12.0.0 scipy==1.17.1 pyarrow==26.0.1)
+  accelerate==1.15.0 'lm_eval[api]==0.4.13' sentencepiece==0.2.3 timm==1.0.22 pillow==12.0.0 scipy==1.17.1 pyarrow==26.0.1
+  pytorch-fid==0.3.0 torch-fidelity==0.4.0)
 # Of these the newest versions are looked for. PyTorch is not among them: it takes 8 GB, and the environment of fixed versions lends its own.
 newest_packages=(transformers tokenizers safetensors numpy accelerate 'lm_eval[api]' sentencepiece timm pillow scipy)
 newest_days=3
@@ -85,5 +86,5 @@ if [ -n "$newest" ]; then
   exit
 fi
 folder=${folder:-$fixed}
-python_venv "$folder" "torch, transformers, safetensors, tensorboard, lm_eval, timm, PIL, scipy, pyarrow" "${packages[@]}" --no-binary "$as_sources"
+python_venv "$folder" "torch, transformers, safetensors, tensorboard, lm_eval, timm, PIL, scipy, pyarrow, pytorch_fid, torch_fidelity" "${packages[@]}" --no-binary "$as_sources"
 say "${packages[*]} are in $folder"

@@ -76,6 +76,9 @@ class Fid(support.MohTest):
         self.assert_says(self.fid("s/samples.npz", GOLDEN / "few.npy", **broken), "--features-from")
         refused = self.fid("--features-from", "generator", "s", "s", code=support.CONFIG_ERROR)
         self.assert_says(refused, "a classifier of pictures", "diffusion")
+        alone = self.fid("--resize", "adm", GOLDEN / "few.npy", GOLDEN / "few.npy", code=support.CONFIG_ERROR)
+        self.assert_says(alone, "--resize", "--features")
+        self.assert_says(self.fid("--features", GOLDEN / "few.npy", "s", "s", **broken), "few.npy")
 
 
 if __name__ == "__main__":

@@ -188,7 +188,7 @@ PictureFeatures read_picture_features(const std::filesystem::path& path) {
         reader.file().names(),
         reader.file().find("arr_0") == nullptr
             ? ""
-            : "these are pictures: --features-from CHECKPOINT makes features of them");
+            : "these are pictures: --features WEIGHTS or --features-from CHECKPOINT makes features of them");
   if (features.probabilities.defined()) reader.check_probabilities(features.probabilities);
   return features;
 }

@@ -1,0 +1,39 @@
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "train/apps/eval/picture_scores.h"
+#include "train/base/log/console.h"
+#include "train/trainer/task/family.h"
+
+namespace moh::cli {
+
+/// Whose features of pictures are computed; the classifier and the weights of Inception are not both given.
+struct FeatureOptions {
+  std::string classifier;        ///< a checkpoint
+  std::string inception;         ///< a published weight file (load_inception)
+  std::string resize = "adm";    ///< for Inception: or "pytorch-fid"
+  std::string device = "cpu";    ///< of Inception
+  std::int64_t batch_size = 16;  ///< pictures of a forward pass of Inception
+};
+
+/// Makes features of pictures.
+class FeatureMaker {
+ public:
+  virtual ~FeatureMaker() = default;
+
+  /// Of a file or folder of pictures; Inception's also takes files with features or statistics in place of
+  /// pictures (read_picture_features), and the statistics beside pictures. Shows its progress. Throws
+  /// DataError, NumericError.
+  virtual PictureFeatures of(const std::string& path) = 0;
+  /// Whose they are, for the table.
+  virtual std::string describe() const = 0;
+};
+
+/// Null where neither a classifier nor Inception is given. Throws CheckpointError for what is none, and
+/// ConfigError for a model of another task. Options and console must outlive the result.
+std::unique_ptr<FeatureMaker> feature_maker(const FeatureOptions& options, const Families& families,
+                                            Console& console);
+
+}  // namespace moh::cli
