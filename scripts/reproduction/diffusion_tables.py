@@ -9,11 +9,10 @@ SAMPLES = "50,000 samples of 256 pixels, 250 steps; FID of Inception's features"
 
 
 def evaluation(checkpoint="RUN", guidance=1, samples="samples"):
-    """The evaluator is guided-diffusion's, which has Inception; from features that it makes, moh eval fid computes the same scores
-    (docs/diffusion.md)."""
+    """The scores are those of guided-diffusion's evaluator, with its graph and its reference batch (docs/evaluation.md)."""
     return (f"moh sample --checkpoint {checkpoint} --autoencoder sd-vae-ft-ema --out RUN/{samples} -n 50000 --cfg {guidance:g} "
             "--batch-size 256 --npz",
-            f"python evaluator.py VIRTUAL_imagenet256_labeled.npz RUN/{samples}/samples.npz")
+            f"moh eval fid --features classify_image_graph_def.pb VIRTUAL_imagenet256_labeled.npz RUN/{samples}/samples.npz")
 
 
 PAPER = "configs/dit/paper.yaml"
@@ -23,8 +22,9 @@ SMALL_SCORE = "loss on held-out pictures (noise and variance), lower is better; 
 
 
 def row(name, heads, scores, settings, small, params_m=None, base="", **further):
-    """`scores` are FID and those of FURTHER, as far as the paper has them."""
-    paper = dict(zip(("fid", *FURTHER), scores if isinstance(scores, tuple) else (scores,)))
+    """`scores` are FID and those of FURTHER, as far as they are published; None for one that is not."""
+    numbers = zip(("fid", *FURTHER), scores if isinstance(scores, tuple) else (scores,))
+    paper = {name: number for name, number in numbers if number is not None}
     if params_m is not None:
         paper["params_m"] = params_m
     return Row(name, heads, paper, PAPER, small, settings, base=base, **further)
@@ -39,12 +39,17 @@ def of_size(size, *models):
                  for heads, scores, params_m in models)
 
 
-def of_xl(name, heads, scores, settings, small, params_m, guidance=1.0, checkpoint="RUN", samples="samples"):
-    """A row of the largest models: one training has several, at other steps or with guidance."""
-    own = () if (guidance, checkpoint) == (1.0, "RUN") else evaluation(checkpoint, guidance, samples)
-    base = "DiT-XL/2, 7M steps" + (f", guidance {guidance:g}" if guidance != 1 else "")
-    return row(name + (f", guidance {guidance:g}" if guidance != 1 else ""), heads, scores, settings, small, params_m, base=base,
-               evaluation=own, guidance=guidance)
+def of_xl(training, steps, scores, guidance=1.0):
+    """A row of the largest models: a training has several, after other numbers of steps (400,000, or the end) and with guidance."""
+    end = "" if guidance == 1 else f", guidance {guidance:g}"
+    at_end = steps == training.millions * 10**6
+    length = f"{steps // 10**6}M" if steps >= 10**6 else f"{steps // 1000}K"
+    samples = "samples" + ("" if at_end else f"_{length}") + ("" if guidance == 1 else f"_cfg_{guidance:g}")
+    checkpoint = "RUN" if at_end else f"RUN/checkpoints/step_{steps:08}"
+    base = "400K" if steps < 10**6 else "7M"  # of the dense model, which has no published number after 2 million
+    return row(f"{training.name}, {length} steps{end}", training.heads, scores, training.settings, training.small, training.params_m,
+               base=f"DiT-XL/2, {base} steps{end}", evaluation=() if (at_end, guidance) == (True, 1) else evaluation(checkpoint, guidance, samples),
+               guidance=guidance)
 
 
 def models(title, source, setting, rows):
@@ -52,11 +57,18 @@ def models(title, source, setting, rows):
                  small_score=SMALL_SCORE, further=FURTHER)
 
 
-STEPS_2M, STEPS_7M = (f"train.steps={millions}000000" for millions in (2, 7))
-XL, XL_THREE_QUARTERS = (*preset("dit_xl_2"), STEPS_7M), (*preset("moh_dit_xl_2_75"), STEPS_2M)
-# The paper reports this model after 2 and after 7 million steps; as the learning rate is constant, the first row is checkpoints/step_02000000 of
-# this run, which stays.
-XL_NINETY = (*preset("moh_dit_xl_2_90"), STEPS_7M, "checkpoint.keep=[2000000]")
+class Training:
+    """A training of the largest model. As the learning rate is constant, what is reported after fewer steps is a checkpoint of it, which
+    stays."""
+
+    def __init__(self, name, heads, preset_name, millions, milestones, small, params_m):
+        self.name, self.heads, self.millions, self.small, self.params_m = name, heads, millions, small, params_m
+        self.settings = (*preset(preset_name), f"train.steps={millions}000000", f"checkpoint.keep={list(milestones)}".replace(" ", ""))
+
+
+XL = Training("DiT-XL/2", 100, "dit_xl_2", 7, (400000,), DENSE, 675)
+XL_NINETY = Training("MoH-DiT-XL/2 90%", 90, "moh_dit_xl_2_90", 7, (400000, 2000000), NINETY, 676)
+XL_THREE_QUARTERS = Training("MoH-DiT-XL/2 75%", 75, "moh_dit_xl_2_75", 2, (400000,), THREE_QUARTERS, 676)
 
 FULL, ONE_STAGE = preset("moh_dit_s_2_75"), ("model.moh.two_stage=false",)
 # Lists of heads are not published (proposed): each layer keeps as many heads as that of the full model.
@@ -69,16 +81,19 @@ TABLES = {
         *of_size("B", (100, 43.47, 130), (90, (43.40, 8.40, 33.51, 0.49, 0.63), 131), (75, (43.61, 8.48, 33.43, 0.49, 0.62), 131)),
         *of_size("L", (100, 23.33, 458), (90, (23.17, 6.16, 58.92, 0.61, 0.63), 459), (75, (24.29, 6.38, 57.75, 0.60, 0.63), 459)),
     )),
-    "dit_xl": models("Diffusion models, XL", "table 2, second part", f"2 and 7 million steps of 256; {SAMPLES}, guidance 1.0 and 1.25", (
-        of_xl("DiT-XL/2, 7M steps", 100, (9.62, 6.85, 121.50, 0.67, 0.67), XL, DENSE, 675),
-        of_xl("MoH-DiT-XL/2 90%, 7M steps", 90, (8.56, 6.61, 129.54, 0.68, 0.67), XL_NINETY, NINETY, 676),
-        of_xl("MoH-DiT-XL/2 90%, 2M steps", 90, (10.67, 6.15, 107.80, 0.67, 0.65), XL_NINETY, NINETY, 676,
-              checkpoint="RUN/checkpoints/step_02000000", samples="samples_2M"),
-        of_xl("MoH-DiT-XL/2 75%, 2M steps", 75, (10.95, 6.19, 106.69, 0.67, 0.66), XL_THREE_QUARTERS, THREE_QUARTERS, 676),
-        of_xl("DiT-XL/2, 7M steps", 100, (3.22, 5.28, 201.77, 0.76, 0.62), XL, DENSE, 675, guidance=1.25,
-              samples="samples_cfg_1.25"),
-        of_xl("MoH-DiT-XL/2 90%, 7M steps", 90, (2.94, 5.17, 207.25, 0.77, 0.63), XL_NINETY, NINETY, 676, guidance=1.25,
-              samples="samples_cfg_1.25"),
+    # FID after 400,000 steps, and with guidance 1.5, is of DiT's release alone.
+    "dit_xl": models("Diffusion models, XL", "table 2, second part", f"0.4, 2 and 7 million steps of 256; {SAMPLES}, guidance 1.0, 1.25 and 1.5", (
+        of_xl(XL, 7000000, (9.62, 6.85, 121.50, 0.67, 0.67)),
+        of_xl(XL_NINETY, 7000000, (8.56, 6.61, 129.54, 0.68, 0.67)),
+        of_xl(XL_NINETY, 2000000, (10.67, 6.15, 107.80, 0.67, 0.65)),
+        of_xl(XL_THREE_QUARTERS, 2000000, (10.95, 6.19, 106.69, 0.67, 0.66)),
+        of_xl(XL, 7000000, (3.22, 5.28, 201.77, 0.76, 0.62), guidance=1.25),
+        of_xl(XL_NINETY, 7000000, (2.94, 5.17, 207.25, 0.77, 0.63), guidance=1.25),
+        of_xl(XL, 7000000, (2.27, None, 278.24), guidance=1.5),
+        of_xl(XL_NINETY, 7000000, (), guidance=1.5),
+        of_xl(XL, 400000, 19.5),
+        of_xl(XL_NINETY, 400000, ()),
+        of_xl(XL_THREE_QUARTERS, 400000, ()),
     )),
     "ablation_components_dit": models("Shared heads and two-stage routing, diffusion models", "table 5",
                                       f"MoH-DiT-S/2 75%, 400,000 steps of 256; {SAMPLES}, no guidance", (

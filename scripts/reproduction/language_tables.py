@@ -126,7 +126,7 @@ TABLES = {
             Row("MoH-ViT-B 75%", 75, {"value": 0.593}, image_tables.PAPER, Small(image_tables.THREE_QUARTERS),
                 preset("moh_vit_base_75"), measure="load", data="images"),
             Row("MoH-DiT-XL/2 90%", 90, {"value": 0.375}, diffusion_tables.PAPER, diffusion_tables.NINETY,
-                diffusion_tables.XL_NINETY, measure="load", data="images"),
+                diffusion_tables.XL_NINETY.settings, measure="load", data="images"),
             Row("MoH-LLM-B 75%", 75, {"value": 0.667}, full("moh_llm_b_75"), Small(LLM_MOH), measure="load", data="text"),
         ), needs="the data of each model's own table", evaluation=("moh analyze --checkpoint RUN --out heads.json",),
         small_score="the same, of models with other numbers of heads", items=300 * image_tables.EPOCH),

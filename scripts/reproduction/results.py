@@ -54,11 +54,11 @@ def compared(arguments, table, rows, runs, scores, form):
     cells, records = [], []
     for row in rows:
         base = table.base_of(row)
-        theirs, ours = row.paper[table.score], scores[row.name]
+        theirs, of_base, ours = row.paper.get(table.score), base.paper.get(table.score), scores[row.name]
         heads = 100 * seeded_runs.records(runs[row.name][0].folder, "train")[-1].get("activated_heads", 1)
         differences = ("0", "0") if row is base else (
-            f"{theirs - base.paper[table.score]:+.2f}",
-            seeded_runs.with_interval([mine - of_base for mine, of_base in zip(ours, scores[base.name])], "+" + form))
+            report.number(None) if theirs is None or of_base is None else f"{theirs - of_base:+.2f}",
+            seeded_runs.with_interval([mine - other for mine, other in zip(ours, scores[base.name])], "+" + form))
         cells.append([row.name, report.number(theirs), differences[0], small_form(row), f"{heads:.0f}%", seeded_runs.with_interval(ours, form),
                       differences[1]])
         records.append({"row": row.name, "paper": row.paper, "config": row.small.config, "settings": row.small.settings, "heads": heads,

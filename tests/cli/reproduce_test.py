@@ -146,7 +146,7 @@ class FullSize(Reproduction):
     def test_it_trains_each_row_with_the_settings_given(self):
         output = self.reproduce("dit_xl", "--full", after=("data.train=latents", "device=cuda"))
         trained = self.calls("train")
-        # Of six rows three are of the run of MoH-DiT-XL/2 90%, one of them at 2 million steps, and two are samples with guidance.
+        # Of eleven rows five are of the run of MoH-DiT-XL/2 90%, of them two after fewer steps, and two are samples with guidance.
         self.assertEqual([words[1:3] for words in trained], [["configs/dit/paper.yaml", f"model.preset={name}"]
                                                             for name in ("dit_xl_2", "moh_dit_xl_2_90", "moh_dit_xl_2_75")])
         for words in trained:
@@ -154,7 +154,9 @@ class FullSize(Reproduction):
             self.assertIn("device=cuda", words)
         self.assertRegex(output, r"next: moh sample --checkpoint \S+/DiT_XL_2__7M_steps \S.* --cfg 1 ")
         self.assertRegex(output, r"next: moh sample --checkpoint \S+/MoH_DiT_XL_2_90___7M_steps/checkpoints/step_02000000 ")
-        self.assertEqual(output.count("--cfg 1.25"), 2)
+        self.assertRegex(output, r"next: moh sample --checkpoint \S+/DiT_XL_2__7M_steps/checkpoints/step_00400000 ")
+        self.assertEqual((output.count("--cfg 1.25"), output.count("--cfg 1.5")), (2, 2))
+        self.assertRegex(output, r"next: moh eval fid --features classify_image_graph_def.pb \S+ \S+/samples_cfg_1.5/samples.npz")
 
     def test_rows_of_one_training_have_commands_of_their_own(self):
         output = self.reproduce("dit_xl", program=support.MOH)
@@ -163,7 +165,7 @@ class FullSize(Reproduction):
                       "(paper: 2.94)", output)
         self.assertIn("then, for MoH-DiT-XL/2 90%, 2M steps: moh sample --checkpoint RUN/checkpoints/step_02000000 ", output)
         self.assertRegex(output, r"then, for DiT-XL/2, 7M steps, guidance 1\.25: moh sample --checkpoint RUN .* --cfg 1\.25 ")
-        config = moh.plan(support.MOH, ROOT / "configs/dit/paper.yaml", diffusion_tables.XL_NINETY)
+        config = moh.plan(support.MOH, ROOT / "configs/dit/paper.yaml", diffusion_tables.XL_NINETY.settings)
         self.assertEqual((config["steps"], config["batch_size"], config["accumulate"]), (7000000, 32, 8))
 
     def test_days_are_of_the_configuration_s_arithmetic(self):
@@ -280,7 +282,8 @@ class Results(Reproduction):
         self.assertEqual(len(self.calls("train")), 3)
         guided = [words for words in self.calls("sample") if words[words.index("--cfg") + 1] == "1.25"]
         self.assertEqual(len(guided), 2)
-        self.assertEqual(len(self.calls("sample")), 5)
+        self.assertEqual(len(self.calls("sample")), 7)
+        self.assertIn("| MoH-DiT-XL/2 90%, 7M steps, guidance 1.5 | - | - | cifar10_moh_90 |", output)
         self.assertIn("| MoH-DiT-XL/2 90%, 7M steps, guidance 1.25 | 2.94 | -0.28 | cifar10_moh_90 |", output)
 
     def test_the_shares_that_continuations_keep(self):
