@@ -26,6 +26,7 @@ COLORS = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#00
 INK = "#333333"
 # What the loss of a diffusion model is.
 NOISE_ERROR = "squared error of the noise + bits"
+VELOCITY_ERROR = "squared error of the velocity"
 # With at most this many routed heads, each has a row of its own in the plot of loads over time.
 MOST_ROWS = 64
 # Fields of the records that have a panel of their own: field, title, label of the y axis.
@@ -100,6 +101,8 @@ def add_record(run, record, first_step):
         return
     if "noise_mse" in record:
         run.loss_unit = NOISE_ERROR
+    elif "velocity_mse" in record:
+        run.loss_unit = VELOCITY_ERROR
     elif "images" in record:
         run.loss_unit = "nats per image"
     if "loss" in record:

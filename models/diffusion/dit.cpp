@@ -26,7 +26,6 @@ namespace {
 
 constexpr double kEmbeddingStd = 0.02;
 constexpr double kNormEps = 1e-6;
-constexpr std::int64_t kTimeWidth = 256;
 /// Rows of a block's modulation: shift, scale and gate of attention, then of the MLP.
 constexpr std::int64_t kBlockRows = 6, kAttentionGate = 2, kMlpShift = 3, kMlpGate = 5, kFinalRows = 2;
 
@@ -182,9 +181,18 @@ Variable Dit::tokens_of(const Variable& images) const {
   return add_positions(linear(patches, weight, patch_bias_), {}, pos_embed_);
 }
 
-/// silu(MLP(time step) + label), [B, D].
+/// The embeddings of the times, [B, kTimeWidth].
+Variable Dit::times_of(const DitInput& input) const {
+  if (input.steps.dtype() == DType::kInt64) return embedding(times_, input.steps);
+  const Shape expected{input.images.dim(0), kTimeWidth};
+  if (input.steps.shape() != expected)
+    throw ShapeError(error_message("dit", "steps", to_string(expected), to_string(input.steps.shape())));
+  return Variable(input.steps.to(dtype()));
+}
+
+/// silu(MLP(time) + label), [B, D].
 Variable Dit::condition_of(const DitInput& input) const {
-  const Variable time = time_out_(silu(time_in_(embedding(times_, input.steps))));
+  const Variable time = time_out_(silu(time_in_(times_of(input))));
   return silu(add(time, embedding(label_table_, input.labels)));
 }
 

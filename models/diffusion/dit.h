@@ -14,8 +14,10 @@ namespace moh {
 /// The input of a DiT.
 struct DitInput {
   Variable images;  ///< [B, C, H, W], noisy, in the model's dtype
-  Tensor steps;     ///< [B] int64, from 0 to kDiffusionSteps - 1: how noisy each is
-  Tensor labels;    ///< [B] int64, classes; DitConfig::no_class() for none
+  /// How noisy each is: [B] int64, steps from 0 to kDiffusionSteps - 1; or [B, kTimeWidth] float32, the
+  /// time_embedding() of a time of any value, as models of a flow take it, from 0 to 1.
+  Tensor steps;
+  Tensor labels;  ///< [B] int64, classes; DitConfig::no_class() for none
 };
 
 /// The result of a forward pass.
@@ -27,6 +29,8 @@ struct DitOutput {
 
 /// Time steps of the process that models are trained for.
 constexpr std::int64_t kDiffusionSteps = 1000;
+/// Width of the embedding of a time.
+constexpr std::int64_t kTimeWidth = 256;
 
 /// adaLN-zero: with (shift, scale, gate) of attention, then of the MLP, from Linear(condition),
 ///   x += gate * attn(norm(x) (1 + scale) + shift);  x += gate * mlp(norm(x) (1 + scale) + shift),
@@ -77,6 +81,7 @@ class Dit : public Model {
 
  private:
   Variable tokens_of(const Variable& images) const;
+  Variable times_of(const DitInput& input) const;
   Variable condition_of(const DitInput& input) const;
   LayerOutput run_block(const DitBlock& block, const Variable& x, const Variable& condition,
                         const ForwardContext& context) const;

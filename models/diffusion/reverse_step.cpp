@@ -87,6 +87,22 @@ void add_noise(const NoiseStep& step, std::span<const float> start, std::span<co
   for (std::size_t j = 0; j < to.size(); ++j) to[j] = signal * start[j] + of_noise * noise[j];
 }
 
+void velocity_of(const NoiseStep& step, std::span<const float> start, std::span<const float> noise,
+                 std::span<float> to) {
+  const auto signal = static_cast<float>(step.signal), of_noise = static_cast<float>(step.noise);
+  for (std::size_t j = 0; j < to.size(); ++j) to[j] = signal * noise[j] - of_noise * start[j];
+}
+
+void noise_of_velocity(const NoiseStep& step, const Tensor& x, const Tensor& prediction) {
+  if (x.shape() != prediction.shape())
+    throw ShapeError(error_message("noise_of_velocity", "prediction", to_string(x.shape()),
+                                   to_string(prediction.shape())));
+  const auto signal = static_cast<float>(step.signal), of_noise = static_cast<float>(step.noise);
+  const std::span<const float> sample = x.span<float>();
+  const std::span<float> values = prediction.span<float>();
+  for (std::size_t j = 0; j < values.size(); ++j) values[j] = signal * values[j] + of_noise * sample[j];
+}
+
 void diffusion_factors(const NoiseStep& step, bool first, std::span<float> to) {
   to[kPerSignal] = static_cast<float>(step.per_signal);
   to[kPerNoise] = static_cast<float>(step.per_noise);
@@ -102,6 +118,7 @@ ReverseStep reverse_step(const NoiseSchedule& schedule, const Tensor& x, const T
                          const ReverseOptions& options) {
   check_operands(x, prediction, steps, noise);
   const bool is_ancestral = options.kind == SamplerKind::kAncestral;
+  MOH_CHECK(is_ancestral || options.kind == SamplerKind::kDdim, "reverse_step: ancestral or ddim");
   ReverseStep result{empty_like(x), empty_like(x), {}, {}};
   if (is_ancestral) result.mean = empty_like(x), result.log_variance = empty_like(x);
   const std::int64_t samples = x.dim(0), elements = samples > 0 ? x.numel() / samples : 0;

@@ -32,17 +32,19 @@ Tensor grid_positions(std::int64_t side, std::int64_t width) {
   return table;
 }
 
-Tensor time_embeddings(std::int64_t count, std::int64_t width) {
-  const std::int64_t half = width / 2;
-  Tensor table = empty({count, width}, DType::kFloat32);
-  for (std::int64_t t = 0; t < count; ++t) {
-    float* to = table.data<float>() + t * width;
-    for (std::int64_t i = 0; i < half; ++i) {
-      const float angle = static_cast<float>(t) * static_cast<float>(frequency(i, half));
-      to[i] = static_cast<float>(std::cos(static_cast<double>(angle)));
-      to[half + i] = static_cast<float>(std::sin(static_cast<double>(angle)));
-    }
+void time_embedding(double t, std::span<float> to) {
+  const std::int64_t half = std::ssize(to) / 2;
+  for (std::int64_t i = 0; i < half; ++i) {
+    const float angle = static_cast<float>(t) * static_cast<float>(frequency(i, half));
+    to[static_cast<std::size_t>(i)] = static_cast<float>(std::cos(static_cast<double>(angle)));
+    to[static_cast<std::size_t>(half + i)] = static_cast<float>(std::sin(static_cast<double>(angle)));
   }
+}
+
+Tensor time_embeddings(std::int64_t count, std::int64_t width) {
+  Tensor table = empty({count, width}, DType::kFloat32);
+  for (std::int64_t t = 0; t < count; ++t)
+    time_embedding(static_cast<double>(t), table.select(t).span<float>());
   return table;
 }
 

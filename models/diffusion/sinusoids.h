@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 
 #include "core/tensor.h"
 
@@ -11,9 +12,11 @@ namespace moh {
 /// w), sin(r w), cos(r w), each width / 4 numbers. width is a multiple of 4.
 Tensor grid_positions(std::int64_t side, std::int64_t width);
 
-/// The embeddings of time steps 0, 1, ..., count - 1 as DiT's code computes them, [count, width] float32:
-/// cos(t f_i), then sin(t f_i), with f_i = 10000^(-i / (width / 2)); t f_i is rounded to float32. width is
-/// even.
+/// The embedding of a time, of any value, as DiT's code computes it, in float32: cos(t f_i), then sin(t f_i),
+/// with f_i = 10000^(-i / (width / 2)); t f_i is rounded to float32. Its width, to.size(), is even.
+void time_embedding(double t, std::span<float> to);
+
+/// The embeddings of time steps 0, 1, ..., count - 1, [count, width] float32.
 Tensor time_embeddings(std::int64_t count, std::int64_t width);
 
 }  // namespace moh

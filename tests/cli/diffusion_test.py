@@ -10,21 +10,6 @@ import unittest
 
 import support
 
-RUN = """\
-task: diffusion
-seed: 3
-threads: 2
-output: {dir: run}
-""" + support.TINY_DIT + """\
-data: {drawn: 64, drawn_validation: 16}
-train: {steps: 6, batch_size: 4, accumulate: 2}
-optim: {learning_rate: 0.003}
-ema: {decay: 0.9}
-log: {every: 1}
-eval: {every: 3}
-checkpoint: {every: 3, keep_last: 99, keep_best: false}
-"""
-
 MEMORISE = """\
 task: diffusion
 seed: 1
@@ -81,7 +66,7 @@ def npy_of(path):
 class Diffusion(support.MohTest):
     def setUp(self):
         super().setUp()
-        self.write("run.yaml", RUN)
+        self.write("run.yaml", support.DIT_RUN)
 
     def pictures(self, folder):
         return {path.name: path.read_bytes() for path in sorted((self.folder / folder).glob("0*.png"))}
@@ -182,7 +167,7 @@ class Diffusion(support.MohTest):
         self.write("memorise.yaml", MEMORISE)
         self.moh("train", "memorise.yaml")
         classes = [0, 1, 2, 3, 4, 5, 6, 7]
-        for sampler, steps in ("ancestral", 100), ("ddim", 50):
+        for sampler, steps in ("ancestral", 100), ("ddim", 50), ("dpm++", 20):
             self.moh("sample", "--checkpoint", "run", "--out", sampler, "-n", "8", "--classes", ",".join(map(str, classes)), "--cfg", "1",
                      "--steps", str(steps), "--sampler", sampler, "--npz")
             _, pixels = npy_of(self.folder / sampler / "samples.npz")

@@ -94,6 +94,20 @@ model:
   heads: 4
   moh: {router: learned, num_shared: [1, 4], top_k: [2, 0]}
 """
+DIT_RUN = """\
+task: diffusion
+seed: 3
+threads: 2
+output: {dir: run}
+""" + TINY_DIT + """\
+data: {drawn: 64, drawn_validation: 16}
+train: {steps: 6, batch_size: 4, accumulate: 2}
+optim: {learning_rate: 0.003}
+ema: {decay: 0.9}
+log: {every: 1}
+eval: {every: 3}
+checkpoint: {every: 3, keep_last: 99, keep_best: false}
+"""
 
 
 def npz(path):

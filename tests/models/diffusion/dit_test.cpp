@@ -162,6 +162,21 @@ TEST_CASE("dit: a sample does not depend on the others of its batch") {
                   model.forward(both).prediction.value().slice(1, 2)));
 }
 
+TEST_CASE("dit: the embedding of a time has the bits of the step of that number") {
+  Dit model(small_model(), DType::kFloat32);
+  model.initialise(1);
+  stir(model);
+  DitInput input = some_input(small_model());
+  const Tensor expected = model.forward(input).prediction.value();
+  input.steps = time_embeddings(kDiffusionSteps, kTimeWidth).slice(0, 2).clone();
+  time_embedding(999, input.steps.select(1).span<float>());
+  CHECK(same_bits(model.forward(input).prediction.value(), expected));
+  time_embedding(0.4, input.steps.select(1).span<float>());
+  CHECK_FALSE(same_bits(model.forward(input).prediction.value(), expected));
+  input.steps = zeros({2, kTimeWidth + 2}, DType::kFloat32);
+  CHECK_THROWS_AS(model.forward(input), ShapeError);
+}
+
 TEST_CASE("dit: what does not fit is refused") {
   const auto refusal = [](auto change) {
     DitConfig config = small_model();

@@ -2,7 +2,6 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <memory>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -10,13 +9,13 @@
 #include "core/error.h"
 #include "train/apps/cli/commands.h"
 #include "train/apps/cli/in_processes.h"
+#include "train/apps/cli/sampler_options.h"
 #include "train/base/formats/pictures/picture.h"
 #include "train/base/io/durable_file.h"
 #include "train/base/io/printable.h"
 #include "train/base/log/format.h"
 #include "train/base/log/logging.h"
 #include "train/base/log/progress.h"
-#include "train/config/number_text.h"
 #include "train/families/diffusion/diffusion_data.h"
 #include "train/families/diffusion/diffusion_run.h"
 #include "train/families/diffusion/load_autoencoder.h"
@@ -33,10 +32,9 @@ namespace {
 constexpr std::int64_t kMostPictures = 1'000'000;
 
 struct SampleArgs {
-  std::string checkpoint, config, autoencoder, sampler = "ancestral", guided = "3", clip = "auto";
+  std::string checkpoint, config, autoencoder;
   std::vector<std::string> classes, settings, set;
-  std::optional<double> guidance;
-  SampleOptions options;
+  SamplerArgs sampler;
   SampleFolderOptions to;
   bool overwrite = false;
 };
@@ -76,38 +74,6 @@ void check_counts(const SampleArgs& args) {
   positive("-n", args.to.count, kMostPictures);
   positive("--batch-size", args.to.batch_size, kMostPictures);
   positive("--columns", args.to.columns, kMostPictures);
-}
-
-/// Guidance as the training of the model allows it: the usual one is left out, one that is asked for is an
-/// error.
-SampleOptions guided_options(const SampleArgs& args, const DiffusionRun& run) {
-  const std::string reason = reason_against_guidance(run);
-  if (args.guidance.value_or(1) != 1 && !reason.empty())
-    throw ConfigError(
-        error_message("--cfg", "", "1, as " + reason, config::number_text(*args.guidance),
-                      run.diffusion.label_dropout > 0
-                          ? ""
-                          : "leave guidance out; if an earlier training dropped labels, say so with "
-                            "diffusion.label_dropout=0.1"));
-  SampleOptions options = args.options;
-  if (args.guidance) options.guidance = *args.guidance;
-  options = options_for(run, options, /*usual_guidance=*/!args.guidance);
-  if (!args.guidance && options.guidance == 1)
-    log_warning("sample: without guidance (--cfg 1): " +
-                (reason.empty() ? "the model has a single class" : reason));
-  if (!options.labels && !args.classes.empty())
-    throw ConfigError(error_message("--classes", "", "none, as " + reason, args.classes.front()));
-  return options;
-}
-
-SampleOptions options_of(const SampleArgs& args, const DiffusionRun& run) {
-  const DitConfig& model = run.model;
-  SampleOptions options = guided_options(args, run);
-  options.reverse.kind = args.sampler == "ddim" ? SamplerKind::kDdim : SamplerKind::kAncestral;
-  options.reverse.clip_start =
-      args.clip == "auto" ? model.channels == Picture::kChannels : args.clip == "yes";
-  options.guided_channels = args.guided == "all" ? model.channels : std::min<std::int64_t>(3, model.channels);
-  return options;
 }
 
 /// The text of a line of progress: pictures, step, and the time that is left by those that were made.
@@ -174,7 +140,10 @@ int sample_in(const SampleArgs& args, const Families& families, StopSignal& stop
   to.classes = classes_of(args.classes, to.class_names);
   to.model = loaded.path.string();
   to.autoencoder = autoencoder.hash;
-  const SampleOptions options = options_of(args, run);
+  const SampleOptions options = options_of(args.sampler, run);
+  if (!options.labels && !args.classes.empty())
+    throw ConfigError(
+        error_message("--classes", "", "none, as " + reason_against_guidance(run), args.classes.front()));
   const PictureSampler sampler(model, options, autoencoder.model.get());
   stop.defer();
   processes.set_deadline(loaded.config.comm.timeout);
@@ -238,28 +207,7 @@ void add_sample(const Commands& commands) {
       ->type_name("CLASS")
       ->delimiter(',')
       ->default_str("");
-  command
-      .add_option("--cfg", args.guidance,
-                  "Scale of classifier-free guidance; 1: no guidance, the default for a model that was "
-                  "trained without dropped labels")
-      ->check(CLI::Range(0.0, 1000.0))
-      ->default_str(config::number_text(args.options.guidance));
-  command
-      .add_option("--cfg-channels", args.guided, "Channels that are guided: the first 3, as DiT's, or all")
-      ->check(CLI::IsMember({"3", "all"}));
-  command.add_option("--steps", args.options.steps,
-                     "Number of steps, of 1000, or in guided-diffusion's form: 10,15,20 or ddim50");
-  command.add_option("--sampler", args.sampler, "ancestral or ddim")
-      ->check(CLI::IsMember({"ancestral", "ddim"}));
-  command.add_option("--eta", args.options.reverse.eta, "Noise of --sampler ddim; 0: no noise")
-      ->check(CLI::Range(0.0, 1.0));
-  command
-      .add_option(
-          "--clip", args.clip,
-          "Clip the estimate of the image to -1 to 1 in each step: yes, no, or auto: yes for pixels, no "
-          "for latents, which have no bounds")
-      ->check(CLI::IsMember({"auto", "yes", "no"}));
-  command.add_option("--seed", args.options.seed, "Seed of the sampling");
+  add_sampler_options(command, args.sampler);
   command.add_option("--batch-size", args.to.batch_size,
                      "Images that a process generates together; does not change them");
   command.add_option("--columns", args.to.columns, "Images in a row of grid.png");

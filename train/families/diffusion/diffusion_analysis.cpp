@@ -46,7 +46,7 @@ class NoisyPasses {
  public:
   NoisyPasses(std::vector<NoisyPicture> items, const DiffusionRun& run, std::int64_t batch,
               std::int64_t compared)
-      : items_(std::move(items)), samples_(run.model, 0), batch_(batch), compared_(compared) {}
+      : items_(std::move(items)), samples_(run.model, run.diffusion), batch_(batch), compared_(compared) {}
 
   std::int64_t size() const { return (std::ssize(items_) + batch_ - 1) / batch_; }
 
@@ -76,12 +76,14 @@ class NoisyPasses {
   static Tensor packed(const DiffusionBatch& batch) {
     const std::int64_t count = batch.steps.dim(0),
                        values = count > 0 ? batch.targets.sample.numel() / count : 0;
-    Tensor rows = empty({count, values + 2}, DType::kFloat32);
+    const Tensor steps = batch.steps.to(DType::kFloat32);
+    const std::int64_t times = count > 0 ? steps.numel() / count : 0, width = values + times + 1;
+    Tensor rows = empty({count, width}, DType::kFloat32);
     for (std::int64_t row = 0; row < count; ++row) {
-      float* to = rows.data<float>() + row * (values + 2);
+      float* to = rows.data<float>() + row * width;
       std::copy_n(batch.targets.sample.data<float>() + row * values, values, to);
-      to[values] = static_cast<float>(batch.steps.data<std::int64_t>()[row]);
-      to[values + 1] = static_cast<float>(batch.labels.data<std::int64_t>()[row]);
+      std::copy_n(steps.data<float>() + row * times, times, to + values);
+      to[width - 1] = static_cast<float>(batch.labels.data<std::int64_t>()[row]);
     }
     return rows;
   }
@@ -95,19 +97,21 @@ class NoisyPasses {
 /// so are all of a model that was trained without (`labelled` false).
 DitInput unpacked(const Tensor& rows, const Dit& model, bool labelled) {
   const DitConfig& c = model.config();
-  const std::int64_t count = rows.dim(0), values = rows.dim(1) - 2;
+  const std::int64_t count = rows.dim(0), values = c.channels * c.image_size * c.image_size,
+                     times = rows.dim(1) - values - 1;
   const Tensor images = empty({count, c.channels, c.image_size, c.image_size}, DType::kFloat32);
-  const Tensor steps = empty({count}, DType::kInt64), labels = empty({count}, DType::kInt64);
+  const Tensor steps = empty({count, times}, DType::kFloat32), labels = empty({count}, DType::kInt64);
   for (std::int64_t row = 0; row < count; ++row) {
     const float* from = rows.data<float>() + row * rows.dim(1);
     std::copy_n(from, values, images.data<float>() + row * values);
-    steps.data<std::int64_t>()[row] = static_cast<std::int64_t>(from[values]);
+    std::copy_n(from + values, times, steps.data<float>() + row * times);
     const std::int64_t none = model.config().no_class();
     labels.data<std::int64_t>()[row] =
-        labelled ? std::min(static_cast<std::int64_t>(from[values + 1]), none) : none;
+        labelled ? std::min(static_cast<std::int64_t>(from[values + times]), none) : none;
   }
   const Device device = model.device();
-  return {Variable(images.to(model.dtype()).to(device)), steps.to(device), labels.to(device)};
+  const Tensor given = times == 1 ? steps.reshape({count}).to(DType::kInt64) : steps;
+  return {Variable(images.to(model.dtype()).to(device)), given.to(device), labels.to(device)};
 }
 
 }  // namespace

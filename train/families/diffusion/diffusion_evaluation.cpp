@@ -25,7 +25,7 @@ DiffusionTargets on(const DiffusionTargets& t, Device device) {
 }
 
 /// Broken pictures do not count.
-Sums sums_of(const Dit& model, const DiffusionBatch& batch) {
+Sums sums_of(const Dit& model, DiffusionObjective objective, const DiffusionBatch& batch) {
   const std::int64_t rows = batch.steps.dim(0);
   std::vector<bool> counts;
   for (std::int64_t row = 0; row < rows; ++row) {
@@ -36,7 +36,8 @@ Sums sums_of(const Dit& model, const DiffusionBatch& batch) {
   const Device device = model.device();
   DitInput input = batch.input(model.dtype());
   input = {Variable(input.images.value().to(device)), input.steps.to(device), input.labels.to(device)};
-  const DiffusionLoss loss = diffusion_loss(model.forward(input).prediction, on(batch.targets, device));
+  const DiffusionLoss loss =
+      objective_loss(objective, model.forward(input).prediction, on(batch.targets, device), 1.0);
   const Tensor errors = loss.squared_error.to(kCpu), bounds = loss.bound.to(kCpu);
   Sums sums{};
   for (std::int64_t row = 0; row < rows; ++row) {
@@ -50,11 +51,12 @@ Sums sums_of(const Dit& model, const DiffusionBatch& batch) {
 
 }  // namespace
 
-HeldOutSamples::HeldOutSamples(HeldOutStartsPtr starts, const DitConfig& model, const HeldOutOptions& options,
+HeldOutSamples::HeldOutSamples(HeldOutStartsPtr starts, const DitConfig& model,
+                               const DiffusionConfig& trained, const HeldOutOptions& options,
                                std::shared_ptr<BrokenPictures> broken)
     : starts_(std::move(starts)),
       pictures_(starts_->size(), options.most),
-      samples_(model, 0),
+      samples_(model, trained),
       options_(options),
       no_class_(model.no_class()),
       broken_(std::move(broken)) {}
@@ -94,7 +96,7 @@ std::optional<Evaluation> evaluate_diffusion_model(const Dit& model, const HeldO
   std::int64_t done = 0;
   for (std::int64_t first = 0; first < data.size(); first += processes.size()) {
     if (stop({done, total})) return std::nullopt;
-    Sums own = sums_of(model, batches.next());
+    Sums own = sums_of(model, data.objective(), batches.next());
     if (first + processes.rank() >= data.size()) own = {};
     add_in_order(sums, own, processes);
     done = std::min(done + batch_size * processes.size(), total);
@@ -104,7 +106,9 @@ std::optional<Evaluation> evaluate_diffusion_model(const Dit& model, const HeldO
     throw DataError("evaluation: none of the " + std::to_string(total) + " pictures can be decoded");
   Evaluation evaluation;
   evaluation.score = (errors + bounds) / count;
-  evaluation.metrics = {{"noise_mse", errors / count}, {"bound_bits", bounds / count}};
+  evaluation.metrics.emplace_back(error_name(data.objective()), errors / count);
+  if (data.objective() == DiffusionObjective::kNoise)
+    evaluation.metrics.emplace_back("bound_bits", bounds / count);
   evaluation.evaluated = static_cast<std::int64_t>(count);
   evaluation.held_out = data.pictures().total();
   evaluation.coverage =

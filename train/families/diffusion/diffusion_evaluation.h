@@ -27,9 +27,10 @@ class HeldOutSamples {
   using Batch = DiffusionBatch;
 
   /// `broken` may be null with OnError::kStop.
-  HeldOutSamples(HeldOutStartsPtr starts, const DitConfig& model, const HeldOutOptions& options,
-                 std::shared_ptr<BrokenPictures> broken);
+  HeldOutSamples(HeldOutStartsPtr starts, const DitConfig& model, const DiffusionConfig& trained,
+                 const HeldOutOptions& options, std::shared_ptr<BrokenPictures> broken);
 
+  DiffusionObjective objective() const { return samples_.trained().objective; }
   /// The held-out pictures that are evaluated.
   const SpreadSubset& pictures() const { return pictures_; }
   std::int64_t size() const;

@@ -7,6 +7,8 @@
 #include "models/diffusion/dit.h"
 #include "models/find_preset.h"
 #include "train/config/problems.h"
+#include "train/families/diffusion/objective_rules.h"
+#include "train/families/diffusion/sampling/trained_guidance.h"
 #include "train/families/images/image_run.h"
 #include "train/trainer/config/enum_names.h"
 
@@ -21,10 +23,6 @@ using config::Section;
 constexpr std::array<std::string_view, 1> kNoAutoencoder = {TrainingSamples::kNoAutoencoder};
 
 constexpr double kMaxSide = 1 << 12, kMaxPictures = 1 << 30, kMaxRatio = 1024, kMaxShown = 1024;
-
-Bounds share() {
-  return {.low = 0, .high = 1};
-}
 
 Section data_section(ImageDataConfig& c) {
   Section s("data", "Training and validation images.");
@@ -51,14 +49,6 @@ Section data_section(ImageDataConfig& c) {
   return s;
 }
 
-Section diffusion_section(DiffusionConfig& c) {
-  Section s("diffusion", "How the model is trained.");
-  s.field("label_dropout", c.label_dropout, share(),
-          "Probability that a sample has no label, which classifier-free guidance needs.");
-  s.field("flip", c.flip, share(), "Probability that left and right are exchanged.");
-  return s;
-}
-
 Section sample_section(TrainingSamples& c) {
   Section s("sample",
             "Images that the model draws after each evaluation, of the classes in turns, into samples/ of "
@@ -69,9 +59,13 @@ Section sample_section(TrainingSamples& c) {
                  "For a model of latents: a folder with diffusers' AutoencoderKL, which decodes them in "
                  "float32. `none`: no images are drawn.");
   s.field("sampler", c.options.reverse.kind,
-          "`ancestral` draws each step from the model's distribution, `ddim` has no noise after the start.");
+          "`ancestral` draws each step from the model's distribution; `ddim` and `dpm++`, DPM-Solver++ (2M), "
+          "have no noise after the start. Of a flow: `euler`, `heun`, and `euler_maruyama`, which draws in "
+          "each step. "
+          "`auto`: `ddim`, for a flow `euler`.");
   s.field("steps", c.options.steps,
-          "Steps of the 1000: how many, or as guided-diffusion writes them: 10,15,20 or ddim50.");
+          "Steps of the 1000: how many, or as guided-diffusion writes them: 10,15,20 or ddim50. Of a flow: "
+          "how many.");
   s.field("guidance", c.options.guidance, Bounds{.low = 0, .high = kMaxRatio},
           "Scale of classifier-free guidance. 1: none, as always where `diffusion.label_dropout` is 0 or 1.");
   return s;
@@ -123,12 +117,7 @@ void DiffusionRun::check(const RunConfig& run, config::Rules& rules) const {
   moh::check(model, faults);
   rules.refuse(faults);
   config::check(evaluated, "eval.max_pictures", rules);
-  try {
-    steps_of(sample.options.steps, kDiffusionSteps);
-  } catch (const ValueError& error) {
-    rules.refuse({"sample.steps"}, "a number of steps, numbers of sections, or ddimN", sample.options.steps,
-                 error.what());
-  }
+  check_objective(*this, rules);
   if (run.init.distill.weight > 0) {
     rules.refuse({"init.distill.weight"}, "0 for task: diffusion, which has no logits to compare",
                  std::to_string(run.init.distill.weight));
@@ -146,10 +135,7 @@ void DiffusionRun::check(const RunConfig& run, config::Rules& rules) const {
 EvaluationWork DiffusionRun::evaluation_work() const {
   EvaluationWork work{held_out_work(data, evaluated)};
   const bool draws = model.channels == Picture::kChannels || sample.decodes();
-  const std::int64_t passes = sample.options.guidance == 1 ? 1 : 2;
-  if (draws)
-    work.samples = sample.pictures * passes *
-                   static_cast<std::int64_t>(steps_of(sample.options.steps, kDiffusionSteps).size());
+  if (draws) work.samples = sample.pictures * model_passes(preview_options());
   return work;
 }
 
@@ -158,6 +144,10 @@ void DiffusionRun::require_data(config::Rules& rules) const {
     rules.refuse({"data.train"}, "pictures to train on", "no path",
                  "name a folder with a folder of pictures for each class: data.train=pictures");
   }
+}
+
+SampleOptions DiffusionRun::preview_options() const {
+  return settled(diffusion, sample.options, {.of_steps = SamplerKind::kDdim, .of_flow = SamplerKind::kEuler});
 }
 
 std::vector<std::string> DiffusionRun::presets() const {

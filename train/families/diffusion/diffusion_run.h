@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "models/diffusion/dit_config.h"
+#include "train/families/diffusion/diffusion_config.h"
 #include "train/families/diffusion/sampling/sample_options.h"
 #include "train/families/images/image_data_config.h"
 #include "train/trainer/config/family_run.h"
@@ -18,12 +19,6 @@ struct RunConfig;
 /// Under which a checkpoint keeps the hash of the autoencoder that made its latents (Task::identity).
 inline constexpr std::string_view kAutoencoderHash = "autoencoder";
 
-/// How a run with diffusion trains: the section `diffusion`.
-struct DiffusionConfig {
-  double label_dropout = 0.1;  ///< share of samples without a label, for guidance
-  double flip = 0.5;
-};
-
 /// The pictures that a run draws after each evaluation: the section `sample`.
 struct TrainingSamples {
   static constexpr std::string_view kNoAutoencoder = "none";
@@ -31,7 +26,7 @@ struct TrainingSamples {
   std::int64_t pictures = 16;                         ///< 0: none
   std::filesystem::path autoencoder{kNoAutoencoder};  ///< a folder, for a model of latents
   bool decodes() const { return autoencoder != kNoAutoencoder; }
-  SampleOptions options{.steps = "50", .reverse = {.kind = SamplerKind::kDdim}};
+  SampleOptions options{.steps = "50", .reverse = {.kind = SamplerKind::kAuto}};
 };
 
 /// The part of a run's configuration that `task: diffusion` defines.
@@ -48,6 +43,8 @@ struct DiffusionRun final : FamilyRun<DiffusionRun, DitConfig>, KeepsIdentity {
   std::string trained_autoencoder;
   EvaluationBound evaluated;  ///< eval.max_pictures
 
+  /// The options of the pictures that the run draws, for what its model predicts.
+  SampleOptions preview_options() const;
   /// The section `data` for pictures of the model's size.
   ImageDataConfig settled_data() const;
 

@@ -25,7 +25,7 @@ DiffusionTask::DiffusionTask(const RunConfig& run, std::shared_ptr<const Diffusi
       workers_(run_.data.workers > 0 ? static_cast<int>(run_.data.workers) : num_threads()),
       data_(std::move(data)),
       model_(std::move(model)),
-      samples_(run_.model, run_.diffusion.label_dropout),
+      samples_(run_.model, run_.diffusion),
       of_step_(counts_loads_first(run_.model.moh, accumulate_)) {}
 
 std::string DiffusionTask::summary() const {
@@ -91,14 +91,15 @@ std::vector<Tensor> DiffusionTask::head_loads(Generator& generator) {
 MicroBatchLoss DiffusionTask::loss(Generator& generator) {
   const DitOutput output = forward(generator);
   const double share = 1.0 / static_cast<double>(accumulate_);
-  const DiffusionLoss loss =
-      diffusion_loss(output.prediction, loaded_.targets, static_cast<double>(batch_size_) / share);
+  const DiffusionLoss loss = objective_loss(run_.diffusion.objective, output.prediction, loaded_.targets,
+                                            static_cast<double>(batch_size_) / share);
   MicroBatchLoss result{loss.loss, loss.loss.value()};
   const Variable balance = mean_balance_loss(output.routing);
   result.total = add_routing_losses(loss.loss, balance, output.routing, run_.model.moh, share);
   result.numbers = routing_numbers(output.routing, {.balance = balance});
-  result.numbers.push_back({.key = "noise_mse", .value = loss.squared_error});
-  result.numbers.push_back({.key = "bound_bits", .value = loss.bound});
+  result.numbers.push_back({.key = error_name(run_.diffusion.objective), .value = loss.squared_error});
+  if (run_.diffusion.objective == DiffusionObjective::kNoise)
+    result.numbers.push_back({.key = "bound_bits", .value = loss.bound});
   return result;
 }
 
@@ -133,7 +134,8 @@ std::optional<Evaluation> DiffusionTask::evaluate(StopEvaluation stop, Communica
                                .on_error = run_.data.on_error,
                                .most = most_evaluated(),
                                .labels_count = run_.diffusion.label_dropout < 1};
-  const HeldOutSamples held_out(data_->validation, run_.model, options, data_->broken_in_validation);
+  const HeldOutSamples held_out(data_->validation, run_.model, run_.diffusion, options,
+                                data_->broken_in_validation);
   std::optional<Evaluation> evaluation =
       evaluate_diffusion_model(*model_, held_out, workers_, stop, processes);
   const std::string broken = data_->broken_in_validation->describe();
@@ -143,7 +145,7 @@ std::optional<Evaluation> DiffusionTask::evaluate(StopEvaluation stop, Communica
 
 std::optional<std::string> DiffusionTask::draw_samples(StopEvaluation stop, Communicator& processes) {
   TrainingSamples sample = run_.sample;
-  sample.options = options_for(run_, sample.options, /*usual_guidance=*/false);
+  sample.options = options_for(run_, run_.preview_options(), /*usual_guidance=*/false);
   return draw_training_samples(*model_, data_->autoencoder.get(), sample, config_.random_seed(), stop,
                                processes);
 }

@@ -9,7 +9,8 @@
 #include <type_traits>
 
 #include "core/math_mode.h"
-#include "models/diffusion/reverse_step.h"
+#include "models/diffusion/flow_path.h"
+#include "models/diffusion/objective.h"
 #include "models/layers/attention_gate.h"
 #include "models/layers/head_routing_options.h"
 #include "models/layers/moh_config.h"
@@ -52,7 +53,11 @@ inline constexpr std::tuple kEnumNames{
     EnumNames<LrSchedule::Kind>{
         {"cosine", "constant", "cosine_from_start", "inverse_sqrt", "linear", "sqrt"}},
     EnumNames<VitPooling>{{"class_token", "mean"}},
-    EnumNames<SamplerKind>{{"ancestral", "ddim"}},
+    EnumNames<SamplerKind>{{"auto", "ancestral", "ddim", "dpm++", "euler", "heun", "euler_maruyama"}},
+    EnumNames<DiffusionObjective>{{"noise", "velocity", "flow"}},
+    EnumNames<TimeSampling>{{"uniform", "logit_normal"}},
+    EnumNames<FlowPath>{{"linear", "cosine"}},
+    EnumNames<FlowDiffusion>{{"sigma", "sbdm", "constant"}},
     EnumNames<NonFinitePolicy>{{"stop", "skip"}},
     EnumNames<CommBackend>{{"auto", "nccl", "host"}},
 };

@@ -65,6 +65,17 @@ TEST_CASE("diffusion run: what does not fit is refused at its key") {
   CHECK_THAT(message({"diffusion.label_dropout=1.5"}), Catch::Contains("diffusion.label_dropout"));
   CHECK_THAT(message({"sample.steps=ten"}), Catch::Contains("sample.steps") && Catch::Contains("ten"));
   CHECK_THAT(message({"sample.steps=1001"}), Catch::Contains("sample.steps"));
+  const std::string flow = "diffusion.objective=flow";
+  CHECK_NOTHROW(read("quickstart.yaml", {flow, "diffusion.path=cosine", "sample.steps=2000"}));
+  CHECK_THAT(message({flow, "sample.steps=ddim50"}), Catch::Contains("sample.steps"));
+  CHECK_THAT(message({flow, "sample.sampler=ddim"}),
+             Catch::Contains("sample.sampler") && Catch::Contains("flow"));
+  CHECK_THAT(message({"sample.sampler=heun"}), Catch::Contains("sample.sampler") && Catch::Contains("noise"));
+  CHECK_THAT(message({"diffusion.path=cosine"}), Catch::Contains("diffusion.path"));
+  CHECK_THAT(message({"diffusion.time_sampling=logit_normal"}), Catch::Contains("diffusion.time_sampling"));
+  CHECK_THAT(message({flow, "diffusion.time_mean=1"}), Catch::Contains("diffusion.time_mean"));
+  CHECK_THAT(message({"diffusion.objective=velocity"}), Catch::Contains("model.learn_variance"));
+  CHECK_NOTHROW(read("quickstart.yaml", {"diffusion.objective=velocity", "model.learn_variance=false"}));
   CHECK_THAT(message({"init.distill.weight=1"}), Catch::Contains("init.distill.weight"));
 }
 

@@ -1,11 +1,15 @@
 #include "train/families/diffusion/diffusion_task.h"
 
+#include <algorithm>
 #include <catch2/catch.hpp>
+#include <cmath>
 #include <set>
 #include <string>
 
 #include "core/error.h"
 #include "core/parallel.h"
+#include "core/random.h"
+#include "models/diffusion/sinusoids.h"
 #include "tests/support/family_training.h"
 #include "tests/support/same_bits.h"
 #include "train/comm/communicator.h"
@@ -112,7 +116,7 @@ TEST_CASE("diffusion task: evaluations are alike whatever the batch, and say wha
 
 TEST_CASE("diffusion samples: noise, step and label are functions of the seed and the sample") {
   const RunConfig run = small_run();
-  const NoisySamples samples(diffusion_run(run).model, 0.5);
+  const NoisySamples samples(diffusion_run(run).model, {.label_dropout = 0.5});
   const auto made = [&](std::uint64_t seed, std::int64_t sample) {
     DiffusionBatch batch = samples.begin(1);
     batch.targets.start.fill(0);
@@ -138,6 +142,112 @@ TEST_CASE("diffusion samples: noise, step and label are functions of the seed an
   CHECK(step == Approx(499.5).margin(25));
   CHECK(dropped == Approx(0.5).margin(0.04));
   CHECK(steps.size() > 800);
+}
+
+TEST_CASE("diffusion task: a flow trains on velocities, with the same bits in any number of threads") {
+  RunConfig run = small_run();
+  of_family(run).diffusion.objective = DiffusionObjective::kFlow;
+  of_family(run).diffusion.path = FlowPath::kCosine;
+  const std::vector<double> expected = losses_of(run, 3);
+  const int before = num_threads();
+  set_num_threads(3);
+  CHECK(losses_of(run, 3) == expected);
+  set_num_threads(before);
+  Training training(run);
+  const StepReport first = training.next(0);
+  CHECK(first.loss == Approx(scalar(first, "velocity_mse")).epsilon(1e-6));
+  for (const NamedScalar& s : first.statistics.scalars) CHECK(s.name != "bound_bits");
+  double last = 0;
+  for (std::int64_t i = 1; i < 60; ++i) last = scalar(training.next(i), "velocity_mse");
+  CHECK(last < 0.75 * scalar(first, "velocity_mse"));
+  const auto never = [](const EvaluationProgress&) { return false; };
+  const std::optional<Evaluation> whole = task_of(run)->evaluate(never, one_process());
+  REQUIRE(whole->metrics.size() == 1);
+  CHECK(whole->metrics[0] == std::pair<std::string, double>("velocity_mse", whole->score));
+}
+
+TEST_CASE(
+    "diffusion samples: those of a flow lie on its path, at times of the distribution that is asked for") {
+  const DitConfig model = diffusion_run(small_run()).model;
+  const auto times_of = [&](const DiffusionConfig& trained) {
+    const NoisySamples samples(model, trained);
+    std::vector<double> times;
+    for (std::int64_t i = 0; i < 2000; ++i) {
+      DiffusionBatch batch = samples.begin(1);
+      batch.targets.start.fill(0.5);
+      batch.labels.fill(3);
+      samples.make(batch, 0, 1, i);
+      // x_t and the velocity of the linear path have the time in them: x_t = t / 2 + (1 - t) eps, v = 1 / 2 -
+      // eps.
+      const double x = batch.targets.sample.data<float>()[0], v = batch.targets.noise.data<float>()[0];
+      const double t = 1 + (x - 0.5) / v;
+      times.push_back(t);
+      std::vector<float> embedding(kTimeWidth);
+      time_embedding(t, embedding);
+      for (std::size_t j = 0; j < embedding.size(); ++j)
+        REQUIRE(batch.steps.span<float>()[j] == Approx(embedding[j]).margin(0.01));
+    }
+    std::ranges::sort(times);
+    return times;
+  };
+  const auto quarters = [](const std::vector<double>& times) {
+    return std::vector<double>{times[500], times[1000], times[1500]};
+  };
+  const std::vector<double> uniform = quarters(times_of({.objective = DiffusionObjective::kFlow}));
+  for (std::size_t i = 0; i < 3; ++i)
+    CHECK(uniform[i] == Approx(0.25 * static_cast<double>(i + 1)).margin(0.04));
+  const std::vector<double> logit = quarters(times_of({.objective = DiffusionObjective::kFlow,
+                                                       .time_sampling = TimeSampling::kLogitNormal,
+                                                       .time_mean = -0.5,
+                                                       .time_std = 0.8}));
+  constexpr double kQuartile = 0.6745;  // of the standard normal distribution
+  for (std::size_t i = 0; i < 3; ++i) {
+    const double normal = -0.5 + 0.8 * kQuartile * (static_cast<double>(i) - 1);
+    CHECK(logit[i] == Approx(1 / (1 + std::exp(-normal))).margin(0.03));
+  }
+}
+
+TEST_CASE("diffusion samples: velocities of the 1000 steps are made of the noise that objective noise has") {
+  const DitConfig model = diffusion_run(small_run()).model;
+  const auto made = [&](DiffusionObjective objective) {
+    const NoisySamples samples(model, {.objective = objective});
+    DiffusionBatch batch = samples.begin(1);
+    batch.targets.start.fill(0.25);
+    batch.labels.fill(3);
+    samples.make(batch, 0, 1, 7);
+    return batch;
+  };
+  const DiffusionBatch noise = made(DiffusionObjective::kNoise),
+                       velocity = made(DiffusionObjective::kVelocity);
+  CHECK(same_bits(noise.targets.sample, velocity.targets.sample));
+  CHECK(same_bits(noise.steps, velocity.steps));
+  const NoiseStep step = NoiseSchedule::linear(kDiffusionSteps)[noise.steps.data<std::int64_t>()[0]];
+  for (std::int64_t i = 0; i < noise.targets.noise.numel(); ++i)
+    CHECK(velocity.targets.noise.data<float>()[i] ==
+          Approx(step.signal * noise.targets.noise.data<float>()[i] - step.noise * 0.25).margin(1e-6));
+}
+
+TEST_CASE("diffusion task: velocities train the first half of a model's outputs alone") {
+  const Tensor values = empty({2, 6, 2, 2}, DType::kFloat32), start = empty({2, 3, 2, 2}, DType::kFloat32);
+  fill_normal(values, {1, 1}, 0, 1);
+  fill_normal(start, {1, 2}, 0, 1);
+  const DiffusionTargets targets{start, start, start, zeros({2, kDiffusionFactors}, DType::kFloat32)};
+  const Variable prediction(values, true);
+  const DiffusionLoss loss = objective_loss(DiffusionObjective::kFlow, prediction, targets, 2.0);
+  loss.loss.backward();
+  double expected = 0;
+  for (std::int64_t i = 0; i < values.numel(); ++i) {
+    const std::int64_t b = i / 24, j = i % 24;
+    const float gradient = prediction.grad().data<float>()[i];
+    if (j >= 12) {
+      CHECK(gradient == 0);
+      continue;
+    }
+    const double off = values.data<float>()[i] - start.data<float>()[12 * b + j];
+    CHECK(gradient == Approx(2 * off / 12 / 2).epsilon(1e-5));
+    expected += off * off / 12 / 2;
+  }
+  CHECK(loss.loss.value().item() == Approx(expected).epsilon(1e-5));
 }
 
 TEST_CASE("diffusion task: synthetic latents have as many channels as the model") {

@@ -2,6 +2,8 @@
 
 #include <catch2/catch.hpp>
 #include <cmath>
+#include <utility>
+#include <vector>
 
 #include "core/error.h"
 #include "core/random.h"
@@ -40,8 +42,19 @@ struct Drawn {
 
 TEST_CASE("sampling: a picture is the same in any batch, and another for another seed, number or class") {
   const Drawn drawn;
-  for (const SamplerKind kind : {SamplerKind::kAncestral, SamplerKind::kDdim}) {
-    const SampleOptions options{.steps = "5", .reverse = {.kind = kind}, .seed = 3};
+  for (const auto& [objective, kind] : std::vector<std::pair<DiffusionObjective, SamplerKind>>{
+           {DiffusionObjective::kNoise, SamplerKind::kAncestral},
+           {DiffusionObjective::kNoise, SamplerKind::kDdim},
+           {DiffusionObjective::kNoise, SamplerKind::kDpmSolver},
+           {DiffusionObjective::kFlow, SamplerKind::kEuler},
+           {DiffusionObjective::kFlow, SamplerKind::kHeun},
+           {DiffusionObjective::kFlow, SamplerKind::kEulerMaruyama}}) {
+    const SampleOptions options{.objective = objective,
+                                .steps = "5",
+                                .reverse = {.kind = kind},
+                                .guided_levels = {0.1, 3},
+                                .seed = 3};
+    INFO(static_cast<int>(kind));
     const Tensor both = drawn.sample(options, {4, 9}, {1, 2});
     CHECK(same_bits(drawn.sample(options, {9}, {2}), both.slice(1, 2)));
     CHECK_FALSE(same_bits(drawn.sample(options, {9}, {3}), both.slice(1, 2)));
@@ -50,6 +63,59 @@ TEST_CASE("sampling: a picture is the same in any batch, and another for another
     other.seed = 4;
     CHECK_FALSE(same_bits(drawn.sample(other, {9}, {2}), both.slice(1, 2)));
   }
+}
+
+TEST_CASE("sampling: a sampler that does not go with the objective is refused") {
+  const Drawn drawn;
+  CHECK_THROWS_AS(drawn.sample({.objective = DiffusionObjective::kFlow, .steps = "2"}, {0}, {1}), ValueError);
+  CHECK_THROWS_AS(drawn.sample({.steps = "2", .reverse = {.kind = SamplerKind::kEuler}}, {0}, {1}),
+                  ValueError);
+  SampleOptions flow{
+      .objective = DiffusionObjective::kFlow, .steps = "10,15", .reverse = {.kind = SamplerKind::kHeun}};
+  CHECK_THROWS_AS(drawn.sample(flow, {0}, {1}), ValueError);
+  flow.steps = "7";
+  CHECK(number_of_steps(flow) == 7);
+  CHECK(model_passes(flow) == 28);  // two passes in each step, with and without a label
+}
+
+TEST_CASE("sampling: guidance in an interval is guidance there, and none beyond it") {
+  const Drawn drawn;
+  SampleOptions options{.steps = "6", .reverse = {.kind = SamplerKind::kDdim}, .guidance = 3};
+  const auto draw = [&] { return drawn.sample(options, {0, 1}, {1, 2}); };
+  const Tensor everywhere = draw();
+  options.guidance = 1;
+  const Tensor nowhere = draw();
+  options.guidance = 3;
+  const NoiseSchedule steps = NoiseSchedule::linear(kDiffusionSteps).respaced(steps_of("6", kDiffusionSteps));
+  options.guided_levels = {steps[0].per_noise / 2, steps[5].per_noise};  // its upper end belongs to it
+  CHECK(same_bits(draw(), everywhere));
+  options.guided_levels = {steps[5].per_noise, 1e9};  // its lower end does not
+  CHECK(same_bits(draw(), nowhere));
+  options.guided_levels = {steps[1].per_noise, steps[4].per_noise};
+  const Tensor within = draw();
+  CHECK_FALSE(same_bits(within, everywhere));
+  CHECK_FALSE(same_bits(within, nowhere));
+}
+
+TEST_CASE("sampling: a model of velocities and one of the same noise make the same picture") {
+  // A model that predicts zeros: as a velocity, signal x is the start; as noise, x / signal.
+  DitConfig config = tiny();
+  config.learn_variance = false;
+  Dit model(config, DType::kFloat32);
+  model.initialise(1);
+  const std::vector<std::int64_t> one = {0};
+  SampleOptions options{.objective = DiffusionObjective::kVelocity,
+                        .steps = "1",
+                        .reverse = {.kind = SamplerKind::kDdim},
+                        .guidance = 1};
+  const auto draw = [&] { return PictureSampler(model, options).sample(one, one, [] { return false; }); };
+  const Tensor velocity = draw();
+  options.objective = DiffusionObjective::kNoise;
+  const Tensor noise = draw();
+  const NoiseStep first = NoiseSchedule::linear(kDiffusionSteps)[0];
+  for (std::int64_t i = 0; i < noise.numel(); ++i)
+    CHECK(velocity.data<float>()[i] ==
+          Approx(noise.data<float>()[i] * first.signal * first.signal).margin(1e-5));
 }
 
 TEST_CASE("sampling: guidance of scale 1 is the model with labels alone, and a request stops it") {

@@ -6,6 +6,9 @@
 #include "autograd/node.h"
 #include "core/error.h"
 #include "core/random.h"
+#include "models/diffusion/dpm_solver.h"
+#include "models/diffusion/flow_sampling.h"
+#include "models/diffusion/sinusoids.h"
 
 namespace moh {
 
@@ -18,7 +21,9 @@ RandomKey key_of(std::uint64_t seed, std::int64_t number) {
   return {seed, kPictureStream | static_cast<std::uint64_t>(number)};
 }
 
+/// Of a flow, whose steps are times, the whole process, which it does not read.
 NoiseSchedule schedule_of(const SampleOptions& options) {
+  if (options.objective == DiffusionObjective::kFlow) return NoiseSchedule::linear(kDiffusionSteps);
   return NoiseSchedule::linear(kDiffusionSteps).respaced(steps_of(options.steps, kDiffusionSteps));
 }
 
@@ -37,25 +42,21 @@ Tensor swapped(const Tensor& x, bool channels_last) {
   return y;
 }
 
-Tensor labels_tensor(std::span<const std::int64_t> labels, std::int64_t no_class, const SampleOptions& o) {
-  const std::int64_t count = std::ssize(labels);
-  Tensor result = full({o.guidance != 1.0 ? 2 * count : count}, static_cast<double>(no_class), DType::kInt64);
-  if (o.labels) std::ranges::copy(labels, result.data<std::int64_t>());
-  return result;
-}
-
 }  // namespace
 
 PictureSampler::PictureSampler(const Dit& model, const SampleOptions& options, const Autoencoder* autoencoder)
-    : model_(model), autoencoder_(autoencoder), options_(options), schedule_(schedule_of(options)) {
+    : model_(model, options),
+      autoencoder_(autoencoder),
+      options_(options),
+      schedule_(schedule_of(options)),
+      steps_(number_of_steps(options)) {
+  if (!goes_with(options.reverse.kind, options.objective))
+    throw ValueError(error_message("sample", "sampler", "one for what the model predicts", "another"));
   const std::int64_t channels = model.config().channels;
   if (autoencoder != nullptr && autoencoder->config().latent_channels != channels)
     throw ValueError(error_message("sample", "autoencoder",
                                    std::to_string(channels) + " channels of latents, as the model has",
                                    std::to_string(autoencoder->config().latent_channels)));
-  if (options.guided_channels >= 0 && options.guided_channels <= channels) return;
-  throw ValueError(error_message("sample", "guided channels", "at most " + std::to_string(channels),
-                                 std::to_string(options.guided_channels)));
 }
 
 std::int64_t PictureSampler::side() const {
@@ -83,46 +84,54 @@ Tensor PictureSampler::noise(std::span<const std::int64_t> numbers, std::int64_t
   return result;
 }
 
-Tensor PictureSampler::prediction(const Tensor& x, std::span<const std::int64_t> labels,
-                                  std::int64_t step) const {
-  const std::int64_t count = x.dim(0);
-  const bool guided = options_.guidance != 1.0;
-  Tensor images = x;
-  if (guided) {
-    images = empty({2 * count, x.dim(1), x.dim(2), x.dim(3)}, DType::kFloat32);
-    images.slice(0, count).copy_from(x);
-    images.slice(count, 2 * count).copy_from(x);
-  }
-  const Tensor all_labels = labels_tensor(labels, model_.config().no_class(), options_);
-  const Tensor steps =
-      full(all_labels.shape(), static_cast<double>(schedule_[step].trained_step), DType::kInt64);
-  const Device device = model_.device();
-  const DitInput input{Variable(images.to(model_.dtype()).to(device)), steps.to(device),
-                       all_labels.to(device)};
-  Tensor predicted = model_.forward(input).prediction.value().to(kCpu).to(DType::kFloat32);
-  if (!guided) return predicted;
-  guide(predicted.slice(0, count), predicted.slice(count, 2 * count), options_.guided_channels,
-        options_.guidance);
-  return predicted.slice(0, count);
-}
-
 Tensor PictureSampler::sample(std::span<const std::int64_t> numbers, std::span<const std::int64_t> labels,
                               FunctionRef<bool()> stop) const {
   MOH_CHECK(numbers.size() == labels.size(), "sample: a label for each picture");
   const NoGrad no_grad;
-  const ReverseOptions& reverse = options_.reverse;
-  const bool draws = reverse.kind == SamplerKind::kAncestral || reverse.eta > 0;
-  Tensor x = noise(numbers, 0);
-  for (std::int64_t step = schedule_.size() - 1; step >= 0; --step) {
-    if (stop()) return {};
-    const std::vector<std::int64_t> steps(numbers.size(), step);
-    const Tensor drawn = draws && step > 0 ? noise(numbers, step) : Tensor();
-    x = reverse_step(schedule_, x, prediction(x, labels, step), steps, drawn, reverse).sample;
-  }
+  Tensor x = options_.objective == DiffusionObjective::kFlow ? along_flow(numbers, labels, stop)
+                                                             : back_by_steps(numbers, labels, stop);
+  if (!x.defined()) return x;
   if (autoencoder_ != nullptr) x = decoded(x);
   if (!x.all_finite())
     throw NumericError(error_message("sample", "pictures", "finite values", "others",
                                      "the model may have diverged: look at its losses"));
+  return x;
+}
+
+Tensor PictureSampler::along_flow(std::span<const std::int64_t> numbers, std::span<const std::int64_t> labels,
+                                  FunctionRef<bool()> stop) const {
+  const FlowSampling how{
+      .kind = options_.reverse.kind, .path = options_.path, .diffusion = options_.diffusion, .steps = steps_};
+  const auto velocity = [&](const Tensor& x, double t) {
+    const Tensor time = empty({1, kTimeWidth}, DType::kFloat32);
+    time_embedding(t, time.span<float>());
+    return model_.prediction(x, labels, time, point_of(options_.path, t).level());
+  };
+  const auto noise_of_step = [&](std::int64_t left) { return noise(numbers, left); };
+  return follow_flow(noise(numbers, 0), how, velocity, noise_of_step, stop);
+}
+
+Tensor PictureSampler::back_by_steps(std::span<const std::int64_t> numbers,
+                                     std::span<const std::int64_t> labels, FunctionRef<bool()> stop) const {
+  const ReverseOptions& reverse = options_.reverse;
+  const bool is_dpm = reverse.kind == SamplerKind::kDpmSolver;
+  const bool draws = !is_dpm && (reverse.kind == SamplerKind::kAncestral || reverse.eta > 0);
+  DpmSolver solver(schedule_, reverse.clip_start);
+  Tensor x = noise(numbers, 0);
+  for (std::int64_t step = schedule_.size() - 1; step >= 0; --step) {
+    if (stop()) return {};
+    const NoiseStep& now = schedule_[step];
+    const Tensor time = full({1}, static_cast<double>(now.trained_step), DType::kInt64);
+    const Tensor prediction = model_.prediction(x, labels, time, now.per_noise);
+    if (options_.objective == DiffusionObjective::kVelocity) noise_of_velocity(now, x, prediction);
+    if (is_dpm) {
+      x = solver.step(x, prediction, step);
+      continue;
+    }
+    const std::vector<std::int64_t> steps(numbers.size(), step);
+    const Tensor drawn = draws && step > 0 ? noise(numbers, step) : Tensor();
+    x = reverse_step(schedule_, x, prediction, steps, drawn, reverse).sample;
+  }
   return x;
 }
 
@@ -144,6 +153,10 @@ Tensor sample_together(const PictureSampler& sampler, std::span<const std::int64
   const Tensor all = empty({processes.size() * each, own.dim(1), own.dim(2), own.dim(3)}, own.dtype());
   processes.all_gather(own, all.reshape({processes.size(), each, own.dim(1), own.dim(2), own.dim(3)}));
   return all.slice(0, total);
+}
+
+bool clips_usually(DiffusionObjective objective, const DitConfig& model) {
+  return objective != DiffusionObjective::kFlow && model.channels == Picture::kChannels;
 }
 
 std::int64_t random_label(std::uint64_t seed, std::int64_t number, std::int64_t classes) {

@@ -7,10 +7,10 @@
 
 #include "core/function_ref.h"
 #include "models/diffusion/autoencoder.h"
-#include "models/diffusion/dit.h"
+#include "models/diffusion/noise_schedule.h"
 #include "train/base/formats/pictures/picture.h"
 #include "train/comm/communicator.h"
-#include "train/families/diffusion/sampling/sample_options.h"
+#include "train/families/diffusion/sampling/guided_model.h"
 
 namespace moh {
 
@@ -19,11 +19,12 @@ namespace moh {
 class PictureSampler {
  public:
   /// The model, and the autoencoder, where there is one, must outlive the sampler. Throws ValueError for
-  /// steps that steps_of() refuses, for more guided channels than there are, and for an autoencoder of other
-  /// latents.
+  /// steps that number_of_steps() refuses, for a sampler
+  /// that does not go with the objective, for more guided channels than there are, and for an autoencoder of
+  /// other latents.
   PictureSampler(const Dit& model, const SampleOptions& options, const Autoencoder* autoencoder = nullptr);
 
-  std::int64_t steps() const { return schedule_.size(); }
+  std::int64_t steps() const { return steps_; }
   /// Pixels on a side of the pictures.
   std::int64_t side() const;
 
@@ -35,14 +36,18 @@ class PictureSampler {
 
  private:
   Tensor noise(std::span<const std::int64_t> numbers, std::int64_t use) const;
-  Tensor prediction(const Tensor& x, std::span<const std::int64_t> labels, std::int64_t step) const;
-
+  /// What the model makes in the steps of the process, and along a flow; undefined if `stop` returned true.
+  Tensor back_by_steps(std::span<const std::int64_t> numbers, std::span<const std::int64_t> labels,
+                       FunctionRef<bool()> stop) const;
+  Tensor along_flow(std::span<const std::int64_t> numbers, std::span<const std::int64_t> labels,
+                    FunctionRef<bool()> stop) const;
   Tensor decoded(const Tensor& latents) const;
 
-  const Dit& model_;
+  GuidedModel model_;
   const Autoencoder* autoencoder_;
   SampleOptions options_;
   NoiseSchedule schedule_;
+  std::int64_t steps_;
 };
 
 /// sample() by several processes, each of which draws a part, with the same bits for any number of them: all
@@ -50,6 +55,10 @@ class PictureSampler {
 Tensor sample_together(const PictureSampler& sampler, std::span<const std::int64_t> numbers,
                        std::span<const std::int64_t> labels, FunctionRef<bool()> stop,
                        Communicator& processes);
+
+/// Whether estimates of the picture are bounded to [-1, 1] where nothing else is said: of pixels, which lie
+/// there; latents have no bounds, and a flow has no such estimate.
+bool clips_usually(DiffusionObjective objective, const DitConfig& model);
 
 /// The label of picture number `number` where they are drawn at random: uniform over the classes.
 std::int64_t random_label(std::uint64_t seed, std::int64_t number, std::int64_t classes);

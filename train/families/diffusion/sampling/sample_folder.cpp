@@ -16,6 +16,7 @@
 #include "train/comm/shared_facts.h"
 #include "train/families/diffusion/sampling/sampled_latents.h"
 #include "train/families/images/data/picture_source.h"
+#include "train/trainer/config/enum_names.h"
 
 namespace moh {
 
@@ -45,12 +46,16 @@ Json settings_of(const SampleOptions& o, const SampleFolderOptions& to, const Di
   json["model"] = to.model;
   if (!to.autoencoder.empty()) json["autoencoder"] = to.autoencoder;
   json["seed"] = o.seed;
-  json["sampler"] = o.reverse.kind == SamplerKind::kAncestral ? "ancestral" : "ddim";
+  if (o.objective != DiffusionObjective::kNoise) json["objective"] = name_of(o.objective);
+  if (o.objective == DiffusionObjective::kFlow) json["path"] = name_of(o.path);
+  json["sampler"] = name_of(o.reverse.kind);
   json["steps"] = o.steps;
   if (o.reverse.kind == SamplerKind::kDdim) json["eta"] = o.reverse.eta;
+  if (o.reverse.kind == SamplerKind::kEulerMaruyama) json["diffusion"] = name_of(o.diffusion);
   json["clip_start"] = o.reverse.clip_start;
   json["guidance"] = o.guidance;
   json["guided_channels"] = o.guided_channels;
+  if (o.guided_levels != SampleOptions().guided_levels) json["guided_levels"] = o.guided_levels;
   if (!o.labels) json["labels"] = false;
   json["classes"] = to.classes.empty() ? Json("random") : Json(to.classes);
   json["image_size"] = model.image_size;

@@ -20,6 +20,14 @@ SampleOptions options_for(const DiffusionRun& run, SampleOptions options, bool u
   return options;
 }
 
+SampleOptions settled(const DiffusionConfig& trained, SampleOptions options, const UsualSamplers& usual) {
+  options.objective = trained.objective;
+  options.path = trained.path;
+  if (options.reverse.kind == SamplerKind::kAuto)
+    options.reverse.kind = trained.objective == DiffusionObjective::kFlow ? usual.of_flow : usual.of_steps;
+  return options;
+}
+
 void note_unguided_samples(const DiffusionRun& run) {
   const std::string reason = reason_against_guidance(run);
   if (run.sample.pictures == 0 || run.sample.options.guidance == 1 || reason.empty()) return;

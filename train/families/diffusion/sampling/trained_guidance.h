@@ -16,6 +16,14 @@ std::string reason_against_guidance(const DiffusionRun& run);
 /// or, with `usual_guidance`, where there is a single class; and without labels where it has never seen one.
 SampleOptions options_for(const DiffusionRun& run, SampleOptions options, bool usual_guidance);
 
+/// The samplers that `auto` means.
+struct UsualSamplers {
+  SamplerKind of_steps, of_flow;  ///< for objectives of the 1000 steps, and for flows
+};
+
+/// The options for a model that is trained so: its objective and path, and the sampler that `auto` means.
+SampleOptions settled(const DiffusionConfig& trained, SampleOptions options, const UsualSamplers& usual);
+
 /// Logs that pictures drawn during the training are not guided, although sample.guidance asks for it.
 void note_unguided_samples(const DiffusionRun& run);
 

@@ -15,7 +15,7 @@ std::optional<std::string> draw_training_samples(const Dit& model, const Autoenc
   if (sample.pictures == 0 || (c.channels != Picture::kChannels && autoencoder == nullptr)) return "";
   SampleOptions options = sample.options;
   options.seed = seed;
-  options.reverse.clip_start = c.channels == Picture::kChannels;  // latents have no bounds
+  options.reverse.clip_start = clips_usually(options.objective, c);
   const PictureSampler sampler(model, options, autoencoder);
   std::vector<std::int64_t> numbers, labels;
   for (std::int64_t n = 0; n < sample.pictures; ++n) {

@@ -135,8 +135,9 @@ class MohDit(nn.Module):
 
     def forward(self, x, t, y, output_gates=False):
         """x [B, C, S, S] with noise, its steps t [B] of 1000 and classes y [B], `classes` for none, to the noise [B, C, S, S]; with
-        learn_variance as many channels again, the interpolation of the variance. With output_gates also a Routing. The
-        load-balance loss is for the training loop to add (model.moh.balance_weight times it)."""
+        learn_variance as many channels again, the interpolation of the variance. Where the config's `objective` is velocity or flow,
+        to the velocity; a flow's t is a time, from 0, noise, to 1, and channels beyond C mean nothing. With output_gates also a
+        Routing. The load-balance loss is for the training loop to add (model.moh.balance_weight times it)."""
         c = self.t_embedder(t) + self.y_embedder(y)
         x, layers = self.x_embedder(x) + self.pos_embed, []
         for block in self.blocks:
