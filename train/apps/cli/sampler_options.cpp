@@ -1,5 +1,6 @@
 #include "train/apps/cli/sampler_options.h"
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <array>
 #include <span>

@@ -1,10 +1,10 @@
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "train/apps/cli/commands.h"
 #include "train/families/diffusion/diffusion_run.h"
 #include "train/families/diffusion/sampling/sample_options.h"
 

@@ -39,7 +39,8 @@ Tensor GuidedModel::prediction(const Tensor& x, std::span<const std::int64_t> la
                                double level) const {
   const std::int64_t count = x.dim(0);
   const auto [low, high] = options_.guided_levels;
-  const bool guided = options_.guidance != 1.0 && level > low && level <= high;
+  const bool within = (level > low || low == 0) && level <= high;
+  const bool guided = options_.guidance != 1.0 && within;
   const Tensor images = guided ? repeated(x, 2) : x;
   const Device device = model_.device();
   const DitInput input{Variable(images.to(model_.dtype()).to(device)),

@@ -21,7 +21,7 @@ struct SampleOptions {
   double guidance = 1.5;             ///< scale of classifier-free guidance; 1: none
   std::int64_t guided_channels = 3;  ///< the first ones; as many as the model has: all
   /// Guidance applies where the ratio of noise to signal is above the first and at most the second number
-  /// (Kynkaanniemi et al. 2024, arXiv 2404.07724).
+  /// (Kynkaanniemi et al. 2024, arXiv 2404.07724); 0 as the first includes 0, where a flow ends.
   std::array<double, 2> guided_levels{0, std::numeric_limits<double>::infinity()};
   bool labels = true;  ///< false: no picture has one, for a model that was trained without
   std::uint64_t seed = 0;
