@@ -352,6 +352,11 @@ class Diffusion(Processes):
         self.assertEqual(self.pictures("one"), self.pictures("three"))
         for name in ("samples.npz", "sample.json"):
             self.assertEqual((self.folder / "one" / name).read_bytes(), (self.folder / "three" / name).read_bytes())
+        # With noise in the steps of a flow, too, as which any weights can be read.
+        flow = ("sample", "--checkpoint", "run", "--steps", 4, "-n", 5, "diffusion.objective=flow", "--out")
+        self.moh(*flow, "flow_one", "--batch-size", 5)
+        self.run_in(2, *flow, "flow_two", "--batch-size", 2)
+        self.assertEqual(self.pictures("flow_one"), self.pictures("flow_two"))
 
     def test_a_signal_to_any_process_stops_the_sampling(self):
         self.moh("train", "diffusion.yaml", "train.steps=2")
