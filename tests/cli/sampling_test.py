@@ -5,7 +5,6 @@ import pathlib
 import struct
 
 import support
-from diffusion_test import RUN
 from latents_test import AUTOENCODER, RUN as LATENT_RUN, picture
 
 NOT_SHOWN = ("sample.pictures=0", "eval.every=0")
@@ -14,7 +13,7 @@ NOT_SHOWN = ("sample.pictures=0", "eval.every=0")
 class Guidance(support.MohTest):
     def setUp(self):
         super().setUp()
-        self.write("run.yaml", RUN)
+        self.write("run.yaml", support.DIT_RUN)
 
     def train(self, *settings, **more):
         return self.moh("train", "run.yaml", "train.steps=2", *settings, **more)
@@ -120,7 +119,7 @@ class NotFinite(support.MohTest):
         self.assert_says(said, "--cfg: expected a finite number, found nan")
 
     def test_no_key_takes_nan_or_infinity(self):
-        self.write("run.yaml", RUN)
+        self.write("run.yaml", support.DIT_RUN)
         for key in "optim.learning_rate", "ema.decay", "diffusion.flip", "sample.guidance", "eval.max_pictures", "guard.spike.loss", \
                 "train.stop_after_seconds", "train.steps":
             for value in ".nan", "nan", ".inf", "-.inf", "inf", "1e999":
