@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "core/cuda/clear_padding.h"
 #include "core/cuda/device.h"
 #include "core/cuda/timed_launch.h"
 
@@ -33,6 +34,7 @@ void launch(const char* name, void (*kernel)(Params...), const LaunchShape& shap
   const auto* function = reinterpret_cast<const void*>(kernel);
   constexpr std::size_t kAlwaysAllowed = 48 << 10;
   if (shape.shared_bytes > kAlwaysAllowed) allow_shared_memory(function, shape.shared_bytes);
+  (clear_padding(args), ...);
   void* pointers[] = {static_cast<void*>(&args)...};
   constexpr std::size_t kSizes[] = {sizeof(Params)...};
   const dim3 grid(static_cast<unsigned>(shape.blocks_x), static_cast<unsigned>(shape.blocks_y));

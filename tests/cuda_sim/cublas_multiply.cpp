@@ -5,6 +5,7 @@
 #include "core/dtype.h"
 #include "tests/cuda_sim/cublas_objects.h"
 #include "tests/cuda_sim/device_memory.h"
+#include "tests/cuda_sim/grid.h"
 #include "tests/cuda_sim/number_formats.h"
 
 // The computation of a product of the simulated cuBLASLt, in plain loops.
@@ -86,6 +87,7 @@ float after_epilogue(const Product& p, float sum, std::int64_t i, std::int64_t j
 }  // namespace
 
 void multiply(const Algorithm& algorithm, const Product& p, const Pointers& at) {
+  if (!computes()) return;
   const bool tf32 = p.desc.compute_type == CUBLAS_COMPUTE_32F_FAST_TF32;
   const Factor a(p.a, at.a, p.desc.trans_a == CUBLAS_OP_T, tf32),
       b(p.b, at.b, p.desc.trans_b == CUBLAS_OP_N, tf32);

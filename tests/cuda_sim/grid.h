@@ -128,6 +128,11 @@ class Block {
   std::array<Meeting, 16> barriers_;
 };
 
+/// Whether kernels and products are computed, or, with MOH_SIM_COMPUTES=0, launched alone: numbers are NaN
+/// then, while launches and their bytes can be counted at the size of real models. Nothing but a benchmark
+/// runs that way.
+bool computes();
+
 /// Runs a kernel over a grid. Throws KernelFault.
 void run_grid(const char* kernel_name, Dim3 grid, Dim3 threads, std::size_t shared_bytes,
               const std::function<void()>& kernel);

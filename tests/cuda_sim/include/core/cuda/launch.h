@@ -5,6 +5,7 @@
 #include <string>
 #include <type_traits>
 
+#include "core/cuda/clear_padding.h"
 #include "core/cuda/device.h"
 #include "core/cuda/launch_timer.h"
 #include "tests/cuda_sim/capture.h"
@@ -49,6 +50,7 @@ void launch(const char* name, void (*kernel)(Params...), const LaunchShape& shap
   if (timer != nullptr) {
     timer->begin(name,
                  {.threads = shape.threads, .shared_bytes = static_cast<std::int64_t>(shape.shared_bytes)});
+    (clear_padding(args), ...);
     if (!shape.indirect) (timer->add_argument(&args, sizeof args), ...);
   }
   sim::Streams::instance().submit(queue, [=] {
