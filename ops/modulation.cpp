@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include "autograd/gradient_target.h"
 #include "ops/op.h"
 
 namespace moh {
@@ -16,6 +17,14 @@ void check_modulation(std::string_view op, const Variable& x, const Variable& mo
   check.require(last >= 0, "modulation", std::to_string(count) + " rows or more",
                 to_string(modulation.shape()));
   check.in_range("row of modulation", static_cast<double>(first), 0, static_cast<double>(last));
+}
+
+ModulationGradient::ModulationGradient(const Tensor& modulation, std::size_t input)
+    : adds_(modulation.device() != kCpu) {
+  if (adds_) all_ = gradient_sum_of_input(input);
+  if (all_.defined()) return;
+  const DType dtype = adds_ ? modulation.dtype() : accumulate_dtype(modulation.dtype());
+  all_ = zeros(modulation.shape(), dtype, modulation.device());
 }
 
 }  // namespace moh

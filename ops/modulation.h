@@ -3,6 +3,7 @@
 #include <string_view>
 
 #include "autograd/variable.h"
+#include "ops/gradient_sums.h"
 
 namespace moh {
 
@@ -11,5 +12,26 @@ namespace moh {
 /// ShapeError, DTypeError, DeviceError, ValueError.
 void check_modulation(std::string_view op, const Variable& x, const Variable& modulation, std::int64_t first,
                       std::int64_t count);
+
+/// The gradient of a modulation, of which an op sets some rows, for record()'s function.
+class ModulationGradient {
+ public:
+  /// Within the backward pass of an op whose input number `input` is the modulation, of the value
+  /// `modulation`. On a GPU the op adds to the sum that other ops have left, so that each has only a launch
+  /// that adds up its rows, and no tensor of zeros, conversion and addition of its own.
+  ModulationGradient(const Tensor& modulation, std::size_t input);
+
+  const Tensor& tensor() const { return all_; }
+  /// Of the element `at` on.
+  template <class T>
+  GradientSums<T> sums(std::int64_t at) const {
+    if (adds_) return {.added_to = all_.data<T>() + at};
+    return {.overwritten = all_.data<Acc<T>>() + at};
+  }
+
+ private:
+  Tensor all_;
+  bool adds_;
+};
 
 }  // namespace moh

@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "ops/device/block.h"
+#include "ops/gradient_sums.h"
 
 namespace moh {
 
@@ -54,6 +55,21 @@ struct StoreSums {
   std::int64_t stride = 0;
   MOH_DEVICE void operator()(std::int64_t group, std::int64_t column, float sum) const {
     sums[group * stride + column] = factor * sum;
+  }
+};
+
+/// Stores sums as gradients, consecutive groups `stride` elements apart.
+template <class T>
+struct StoreGradients {
+  GradientSums<T> to;
+  std::int64_t stride = 0;
+  MOH_DEVICE void operator()(std::int64_t group, std::int64_t column, float sum) const {
+    const std::int64_t at = group * stride + column;
+    if (to.added_to != nullptr) {
+      to.added_to[at] = static_cast<float>(to.added_to[at]) + sum;
+    } else {
+      to.overwritten[at] = sum;
+    }
   }
 };
 

@@ -20,14 +20,13 @@ Variable gate_residual(const Variable& residual, const Variable& x, const Variab
   return record("gate_residual", y, {residual, x, modulation},
                 [x = x.value(), modulation = modulation.value(), first, at](const Tensor& dy) -> Grads {
                   Tensor dx = empty_like(x);
-                  Tensor dmodulation =
-                      zeros(modulation.shape(), accumulate_dtype(modulation.dtype()), modulation.device());
+                  const ModulationGradient dmodulation(modulation, 2);
                   run_kernel<MatrixIsas>("gate_residual", dy, [&]<class Backend, class T>() {
                     GateResidualKernels<Backend, T>::backward(dy.data<T>(), x.data<T>(),
                                                               modulation.data<T>() + first, dx.data<T>(),
-                                                              dmodulation.data<Acc<T>>() + first, at);
+                                                              dmodulation.sums<T>(first), at);
                   });
-                  return {dy, dx, dmodulation};
+                  return {dy, dx, dmodulation.tensor()};
                 });
 }
 

@@ -22,12 +22,12 @@ void GateResidualKernels<Backend, T>::forward(const T* residual, const T* x, con
 }
 
 template <class Backend, class T>
-void GateResidualKernels<Backend, T>::backward(const T* dy, const T* x, const T* gate, T* dx, Acc<T>* dgate,
-                                               GatedRows gated) {
+void GateResidualKernels<Backend, T>::backward(const T* dy, const T* x, const T* gate, T* dx,
+                                               const GradientSums<T>& dgate, GatedRows gated) {
   using A = Acc<T>;
   const std::int64_t count = gated.rows.count, width = gated.rows.width;
   const RowGroups groups{gated.groups, count, gated.stride};
-  sum_over_groups<A>(groups, width, dgate, [=](std::int64_t group, std::int64_t i, A* sums) {
+  sum_over_groups<A>(groups, width, dgate.overwritten, [=](std::int64_t group, std::int64_t i, A* sums) {
     const T *dyi = dy + i * width, *xi = x + i * width, *gates = gate + group * gated.stride;
     T* dxi = dx + i * width;
     for_vectors_in<A>(0, width, [=](auto at) {

@@ -87,8 +87,8 @@ void GateResidualKernels<Backend, T>::forward(const T* residual, const T* x, con
 }
 
 template <class Backend, class T>
-void GateResidualKernels<Backend, T>::backward(const T* dy, const T* x, const T* gate, T* dx, Acc<T>* dgate,
-                                               GatedRows at) {
+void GateResidualKernels<Backend, T>::backward(const T* dy, const T* x, const T* gate, T* dx,
+                                               const GradientSums<T>& dgate, GatedRows at) {
   const std::int64_t width = at.rows.width, parts = summing_blocks(group_rows(at), at.groups);
   const DeviceScratch partials(static_cast<std::size_t>(at.groups * parts * width) * sizeof(float));
   const GateResidualGradient<T> g{rows_at(dy, width),  rows_at(x, width), rows_at(gate, width),
@@ -96,7 +96,8 @@ void GateResidualKernels<Backend, T>::backward(const T* dy, const T* x, const T*
                                   partials.as<float>()};
   cuda::launch("gate_residual_gradient", gate_residual_gradient_kernel<T>,
                {.blocks_x = at.groups, .blocks_y = parts, .threads = row_threads<T>(width)}, g);
-  sum_parts("sum_parts", {partials.as<float>(), at.groups, parts, width}, StoreSums{dgate, 1, at.stride});
+  sum_parts("sum_parts", {partials.as<float>(), at.groups, parts, width},
+            StoreGradients<T>{dgate, at.stride});
 }
 
 template struct GateResidualKernels<Cuda, float>;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "core/dtype.h"
+#include "ops/gradient_sums.h"
 #include "ops/op.h"
 
 namespace moh {
@@ -14,12 +15,12 @@ struct GatedRows {
 };
 
 /// Kernels of gate_residual; outputs are overwritten. residual, x, y, dy, dx [N, D]; gate, dgate [groups, D]
-/// with row stride `stride`. dgate is summed over the rows of a group,
-/// and not rounded to T.
+/// with row stride `stride`. dgate is summed over the rows of a group.
 template <class Backend, class T>
 struct GateResidualKernels {
   static void forward(const T* residual, const T* x, const T* gate, T* y, GatedRows gated);
-  static void backward(const T* dy, const T* x, const T* gate, T* dx, Acc<T>* dgate, GatedRows gated);
+  static void backward(const T* dy, const T* x, const T* gate, T* dx, const GradientSums<T>& dgate,
+                       GatedRows gated);
 };
 
 }  // namespace moh

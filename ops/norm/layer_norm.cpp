@@ -1,5 +1,6 @@
 #include "ops/norm/layer_norm.h"
 
+#include "autograd/gradient_target.h"
 #include "ops/cpu/row_sums.h"
 #include "ops/modulation.h"
 #include "ops/norm/layer_norm_kernels.h"
@@ -43,21 +44,38 @@ Normalised normalise(const char* op, const Variable& x, const Affine& affine, do
   return {y, {mean, r}};
 }
 
-/// Returns dx, and writes the gradients of bias and weight from `at` on, where that is defined. They are not
-/// rounded: micro-batches add theirs up.
+/// Returns dx, and puts the gradients of bias and weight where `sums` says.
+template <class SumsOf>
 Tensor gradients(const char* op, const Tensor& dy, const Tensor& x, const Affine& affine,
-                 const Normalised::Saved& saved, const Tensor& dparameters, std::int64_t at) {
-  Tensor dx = empty_like(x);
+                 const Normalised::Saved& saved, bool needs_sums, const SumsOf& sums_of) {
+  // An addition by itself would be a launch.
+  const Tensor sum_so_far = x.device() == kCpu ? Tensor() : gradient_sum_of_input(0);
+  Tensor dx = sum_so_far.defined() ? sum_so_far : empty_like(x);
   const Rows rows{saved.mean.numel(), x.dim(-1)};
   const auto run = [&]<class Backend, class T>() {
     LayerNormKernels<Backend, T>::backward(
         dy.data<T>(), x.data<T>(), affine.kernels<T>(), saved.mean.data<Acc<T>>(), saved.r.data<Acc<T>>(),
-        dx.data<T>(), dparameters.defined() ? dparameters.data<Acc<T>>() + at : nullptr, rows);
+        dx.data<T>(), sum_so_far.defined(), needs_sums ? sums_of.template operator()<T>() : NormSums<T>(),
+        rows);
   };
   run_kernel<MatrixIsas>(op, dy, run,
-                         RowSumsWorkspace{dparameters.defined() ? Rows{rows.count, 2 * rows.width} : Rows()});
+                         RowSumsWorkspace{needs_sums ? Rows{rows.count, 2 * rows.width} : Rows()});
   return dx;
 }
+
+/// The gradients of a weight and a bias: one tensor on a CPU, whose rows the kernel fills; each where the
+/// leaf's gradient stays on a GPU, which copies nothing then. They are not rounded: micro-batches add theirs
+/// up.
+struct ParameterSums {
+  Tensor bias, weight;
+
+  static ParameterSums of(const GradientTarget& bias, const GradientTarget& weight, const Tensor& x) {
+    if (x.device() != kCpu && bias.needed() && weight.needed())
+      return {bias.contribution(), weight.contribution()};
+    const Tensor both = empty({2, x.dim(-1)}, accumulate_dtype(x.dtype()), x.device());
+    return {both.select(0), both.select(1)};
+  }
+};
 
 Tensor value_or_undefined(const Variable& v) {
   return v.defined() ? v.value() : Tensor();
@@ -77,14 +95,15 @@ Variable layer_norm(const Variable& x, const Variable& weight, const Variable& b
   const auto [y, saved] = normalise("layer_norm", x, affine, eps);
   affine.bias = Tensor();
   return record("layer_norm", y, {x, weight, bias},
-                [x = x.value(), affine, saved = saved,
-                 needs_sums = weight.requires_grad() || bias.requires_grad()](const Tensor& dy) -> Grads {
-                  Tensor dparameters;
-                  if (needs_sums)
-                    dparameters = empty({2, x.dim(-1)}, accumulate_dtype(x.dtype()), x.device());
-                  Tensor dx = gradients("layer_norm", dy, x, affine, saved, dparameters, 0);
-                  if (!needs_sums) return {dx, {}, {}};
-                  return {dx, dparameters.select(1), dparameters.select(0)};
+                [x = x.value(), affine, saved = saved, w = GradientTarget(weight),
+                 b = GradientTarget(bias)](const Tensor& dy) -> Grads {
+                  const bool needs_sums = w.needed() || b.needed();
+                  const ParameterSums sums = needs_sums ? ParameterSums::of(b, w, x) : ParameterSums();
+                  Tensor dx = gradients("layer_norm", dy, x, affine, saved, needs_sums, [&]<class T>() {
+                    return NormSums<T>{{.overwritten = sums.bias.data<Acc<T>>()},
+                                       {.overwritten = sums.weight.data<Acc<T>>()}};
+                  });
+                  return {dx, sums.weight, sums.bias};
                 });
 }
 
@@ -100,14 +119,15 @@ Variable layer_norm_modulate(const Variable& x, const Variable& modulation, std:
                       .groups = x.dim(0),
                       .stride = modulation.dim(1) * width};
   const auto [y, saved] = normalise("layer_norm_modulate", x, affine, eps);
-  return record("layer_norm_modulate", y, {x, modulation},
-                [x = x.value(), affine, saved = saved](const Tensor& dy) -> Grads {
-                  const Tensor& all = affine.weight;
-                  Tensor dmodulation = zeros(all.shape(), accumulate_dtype(all.dtype()), all.device());
-                  Tensor dx =
-                      gradients("layer_norm_modulate", dy, x, affine, saved, dmodulation, affine.bias_at);
-                  return {dx, dmodulation};
-                });
+  return record(
+      "layer_norm_modulate", y, {x, modulation},
+      [x = x.value(), affine, saved = saved](const Tensor& dy) -> Grads {
+        const ModulationGradient dmodulation(affine.weight, 1);
+        Tensor dx = gradients("layer_norm_modulate", dy, x, affine, saved, true, [&]<class T>() {
+          return NormSums<T>{dmodulation.sums<T>(affine.bias_at), dmodulation.sums<T>(affine.weight_at)};
+        });
+        return {dx, dmodulation.tensor()};
+      });
 }
 
 }  // namespace moh

@@ -71,8 +71,10 @@ template <bool kWeighted, bool kSums, class T, class A>
 // the rows of a group db_j = sum dy_j, dw_j = sum dy_j n_j.
 template <class Backend, class T>
 void LayerNormKernels<Backend, T>::backward(const T* dy, const T* x, const NormAffine<T>& affine,
-                                            const Acc<T>* mean, const Acc<T>* r, T* dx, Acc<T>* dparameters,
-                                            Rows rows) {
+                                            const Acc<T>* mean, const Acc<T>* r, T* dx, bool adds,
+                                            const NormSums<T>& sums, Rows rows) {
+  MOH_CHECK(!adds, "the engine adds gradients on a CPU");
+  Acc<T>* const dparameters = sums.bias.overwritten;
   using A = Acc<T>;
   const std::int64_t width = rows.width;
   const auto row = [=]<bool kSums>(std::bool_constant<kSums>, std::int64_t group, std::int64_t i, A* db,

@@ -92,6 +92,20 @@ void layer_norm_kernel(LayerNorm<T> n) {
   });
 }
 
+/// Stores the sums of db, then of dw.
+template <class T>
+struct StoreNormSums {
+  StoreGradients<T> bias, weight;
+  std::int64_t width;
+  MOH_DEVICE void operator()(std::int64_t group, std::int64_t column, float sum) const {
+    if (column < width) {
+      bias(group, column, sum);
+    } else {
+      weight(group, column - width, sum);
+    }
+  }
+};
+
 /// Operands of the backward pass; partials [groups, parts, 2, width], or null: then db and dw are not
 /// computed.
 template <class T>
@@ -100,6 +114,7 @@ struct LayerNormGradient {
   DeviceAffine<T> affine;
   const float *mean, *r;
   RowAccess<T> dx;
+  bool adds;  // to dx
   float* partials;
 };
 
@@ -144,6 +159,10 @@ void layer_norm_gradient_kernel(LayerNormGradient<T> g) {
       g.dy.at(i).load(first, dy);
       g.affine.load_factors(group, first, factors);
       for (int j = 0; j < kPack; ++j) x[j] = r * (dy[j] * factors[j] - mean_g - (x[j] - mean) * r * mean_gn);
+      if (g.adds) {
+        g.dx.at(i).load(first, dy);
+        for (int j = 0; j < kPack; ++j) x[j] += dy[j];
+      }
       g.dx.at(i).store(first, x);
     });
     device::sync_block();  // before the next row writes into the space
@@ -177,12 +196,12 @@ void LayerNormKernels<Backend, T>::forward(const T* x, const NormAffine<T>& affi
 // the rows of a group db_j = sum dy_j, dw_j = sum dy_j n_j.
 template <class Backend, class T>
 void LayerNormKernels<Backend, T>::backward(const T* dy, const T* x, const NormAffine<T>& affine,
-                                            const Acc<T>* mean, const Acc<T>* r, T* dx, Acc<T>* dparameters,
-                                            Rows rows) {
+                                            const Acc<T>* mean, const Acc<T>* r, T* dx, bool adds,
+                                            const NormSums<T>& to, Rows rows) {
   const std::int64_t width = rows.width;
   const DeviceAffine<T> on_device = device_affine(affine, rows);
   const std::int64_t parts = summing_blocks(on_device.group_rows, affine.groups);
-  const bool sums = dparameters != nullptr;
+  const bool sums = static_cast<bool>(to.bias);
   const std::int64_t floats = sums ? affine.groups * parts * 2 * width : 0;
   const DeviceScratch partials(static_cast<std::size_t>(floats) * sizeof(float));
   const LayerNormGradient<T> gradient{rows_at(dy, width),
@@ -191,6 +210,7 @@ void LayerNormKernels<Backend, T>::backward(const T* dy, const T* x, const NormA
                                       mean,
                                       r,
                                       rows_at(dx, width),
+                                      adds,
                                       sums ? partials.as<float>() : nullptr};
   const std::size_t shared = summing_space<T>(width, sums ? 2 : 0) + sizeof(ReduceSpace<float>);
   cuda::launch("layer_norm_gradient", layer_norm_gradient_kernel<T>,
@@ -201,7 +221,7 @@ void LayerNormKernels<Backend, T>::backward(const T* dy, const T* x, const NormA
                gradient);
   if (!sums) return;
   sum_parts("sum_parts", {partials.as<float>(), affine.groups, parts, 2 * width},
-            StoreSums{dparameters, 1, affine.stride});
+            StoreNormSums<T>{{to.bias, affine.stride}, {to.weight, affine.stride}, width});
 }
 
 template struct LayerNormKernels<Cuda, float>;

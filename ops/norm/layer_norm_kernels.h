@@ -1,6 +1,7 @@
 #pragma once
 
 #include "core/dtype.h"
+#include "ops/gradient_sums.h"
 #include "ops/op.h"
 
 namespace moh {
@@ -16,15 +17,21 @@ struct NormAffine {
   std::int64_t stride = 0;
 };
 
+/// The gradients of an affine map, [groups, D] each with affine.stride elements between groups: both, or
+/// neither.
+template <class T>
+struct NormSums {
+  GradientSums<T> bias, weight;  ///< a CPU wants the weight's right behind the bias'
+};
+
 /// Kernels of layer_norm over N rows of width D; outputs are overwritten. x, y, dx, dy [N, D]; mean, r [N];
-/// dparameters [groups, 2, D] with affine.stride elements between groups: the gradient of the bias, then that
-/// of the weight, not rounded to T; null: neither is computed.
+/// with `adds`, on a GPU only, dx is not overwritten but added to.
 template <class Backend, class T>
 struct LayerNormKernels {
   static void forward(const T* x, const NormAffine<T>& affine, T* y, Acc<T>* mean, Acc<T>* r, Rows rows,
                       double eps);
   static void backward(const T* dy, const T* x, const NormAffine<T>& affine, const Acc<T>* mean,
-                       const Acc<T>* r, T* dx, Acc<T>* dparameters, Rows rows);
+                       const Acc<T>* r, T* dx, bool adds, const NormSums<T>& sums, Rows rows);
 };
 
 }  // namespace moh

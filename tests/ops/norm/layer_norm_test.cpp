@@ -5,6 +5,9 @@
 #include <cmath>
 
 #include "core/error.h"
+#include "ops/elementwise/add.h"
+#include "ops/elementwise/gate_residual.h"
+#include "ops/shape/reshape.h"
 #include "tests/ops/op_cases.h"
 
 using namespace moh;
@@ -92,6 +95,39 @@ OP_CASES(layer_norm_modulate) {
          .run = [=](const Inputs& in) { return Outputs{layer_norm_modulate(in[0], in[1], s.first, kEps)}; },
          .reference = [=](const auto& in) { return modulated_reference(in[0], in[1], s.first); },
          .gradient_scale = width > 1 ? 1e-6 : 1 / std::sqrt(kEps)});
+  }
+  return cases;
+}
+
+/// A block as DiT's, whose inputs are results of ops: on a GPU each op adds its gradients to those of the
+/// others.
+OP_CASES(adaptive_layer_norm_block) {
+  OpCases cases;
+  for (const Shape& shape : {Shape{2, 5, 7}, Shape{3, 4, 32}, Shape{2, 3, 264}}) {
+    const std::int64_t width = shape[-1];
+    cases.push_back({.name = to_string(shape),
+                     .inputs = {normal(shape), normal({shape[0], 4, width}, 2), uniform({width}, 0.5, 1.5)},
+                     .run =
+                         [=](const Inputs& in) {
+                           const Variable x = reshape(in[0], shape), rows = reshape(in[1], in[1].shape());
+                           const Variable y = layer_norm_modulate(x, rows, 1, kEps);
+                           const Variable z = gate_residual(x, y, rows, 0);
+                           return Outputs{add(z, layer_norm(z, in[2], {}, kEps))};
+                         },
+                     .reference =
+                         [](const auto& in) {
+                           const Tensor y = modulated_reference(in[0], in[1], 1)[0], z = in[0].clone();
+                           const std::int64_t last = z.dim(-1), sample = z.numel() / z.dim(0);
+                           for (std::int64_t i = 0; i < z.numel(); ++i) {
+                             const double gate =
+                                 in[1].template data<double>()[i / sample * 4 * last + i % last];
+                             z.template data<double>()[i] += gate * y.data<double>()[i];
+                           }
+                           std::vector<Tensor> sum = reference({z, in[2], Tensor()});
+                           sum[0].add(z);
+                           return sum;
+                         },
+                     .gradient_scale = 1e-6});
   }
   return cases;
 }
