@@ -13,4 +13,8 @@ namespace moh {
 /// ShapeError, DTypeError, ValueError.
 Variable drop_path(const Variable& x, double rate, RandomKey key);
 
+/// x + drop_path(branch, rate, key), in one pass. x, branch [B, ...] of one shape, floating dtype and device.
+/// Throws what drop_path() does.
+Variable add_drop_path(const Variable& x, const Variable& branch, double rate, RandomKey key);
+
 }  // namespace moh

@@ -5,7 +5,7 @@
 namespace moh {
 
 template <class Backend, class T>
-void DropPathKernels<Backend, T>::apply(const T* x, T* y, Rows samples, DropoutMask mask) {
+void DropPathKernels<Backend, T>::apply(const T* x, const T* addend, T* y, Rows samples, DropoutMask mask) {
   using A = Acc<T>;
   const auto [count, width] = samples;
   parallel_for(count, row_grain(count, width), [=](std::int64_t begin, std::int64_t end) {
@@ -15,6 +15,10 @@ void DropPathKernels<Backend, T>::apply(const T* x, T* y, Rows samples, DropoutM
       const A factor = static_cast<A>(factor_of(mask, b));
 #pragma omp simd
       for (std::int64_t i = 0; i < width; ++i) to[i] = A(from[i]) * factor;
+      if (addend == nullptr) continue;
+      const T* added = addend + b * width;
+#pragma omp simd
+      for (std::int64_t i = 0; i < width; ++i) to[i] = A(added[i]) + A(to[i]);
     }
   });
 }

@@ -16,7 +16,7 @@ constexpr std::int64_t kMostParts = 65535;
 /// Grid: x is the sample, y a part of it.
 template <class T>
 MOH_KERNEL(kMostRowThreads)
-void drop_path_kernel(RowAccess<const T> x, RowAccess<T> y, DropoutMask mask) {
+void drop_path_kernel(RowAccess<const T> x, RowAccess<const T> addend, RowAccess<T> y, DropoutMask mask) {
   constexpr int kPack = Pack<T>::kCount;
   const std::int64_t b = device::block_x();
   const RowAccess<const T> from = x.at(b);
@@ -28,6 +28,11 @@ void drop_path_kernel(RowAccess<const T> x, RowAccess<T> y, DropoutMask mask) {
     float values[kPack];
     from.load(piece * kPack, values);
     for (int j = 0; j < kPack; ++j) values[j] *= factor;
+    if (addend.row != nullptr) {
+      float added[kPack];
+      addend.at(b).load(piece * kPack, added);
+      for (int j = 0; j < kPack; ++j) values[j] += added[j];
+    }
     to.store(piece * kPack, values);
   }
 }
@@ -35,13 +40,13 @@ void drop_path_kernel(RowAccess<const T> x, RowAccess<T> y, DropoutMask mask) {
 }  // namespace
 
 template <class Backend, class T>
-void DropPathKernels<Backend, T>::apply(const T* x, T* y, Rows samples, DropoutMask mask) {
+void DropPathKernels<Backend, T>::apply(const T* x, const T* addend, T* y, Rows samples, DropoutMask mask) {
   const int threads = row_threads<T>(samples.width);
   const std::int64_t of_part = threads * kPieces * Pack<T>::kCount;
   const std::int64_t parts = std::min((samples.width + of_part - 1) / of_part, kMostParts);
   cuda::launch("drop_path", drop_path_kernel<T>,
                {.blocks_x = samples.count, .blocks_y = parts, .threads = threads}, rows_at(x, samples.width),
-               rows_at(y, samples.width), mask);
+               rows_at(addend, samples.width), rows_at(y, samples.width), mask);
 }
 
 template struct DropPathKernels<Cuda, float>;

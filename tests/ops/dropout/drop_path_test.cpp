@@ -2,9 +2,11 @@
 
 #include <catch2/catch.hpp>
 #include <cmath>
+#include <cstring>
 
 #include "core/error.h"
 #include "ops/dropout/dropout.h"
+#include "ops/elementwise/add.h"
 #include "tests/ops/op_cases.h"
 
 using namespace moh;
@@ -45,6 +47,31 @@ OP_CASES(drop_path) {
   return cases;
 }
 
+OP_CASES(add_drop_path) {
+  OpCases cases;
+  for (const Shape& shape : {Shape{0, 4}, Shape{3, 0}, Shape{9}, Shape{7, 3, 5}, Shape{3, 2056}}) {
+    cases.push_back({.name = to_string(shape),
+                     .inputs = {normal(shape), normal(shape, 2)},
+                     .run = [=](const Inputs& in) { return Outputs{add_drop_path(in[0], in[1], 0.4, kKey)}; },
+                     .reference =
+                         [](const auto& in) {
+                           std::vector<Tensor> sum = reference(in[1], 0.4);
+                           sum[0].add(in[0]);
+                           return sum;
+                         }});
+  }
+  return cases;
+}
+
+TEST_CASE("ops: add_drop_path has the bits of the two ops on a CPU") {
+  for (const DType dtype : {DType::kFloat32, DType::kBFloat16}) {
+    const Variable x(normal({5, 333}).to(dtype)), branch(normal({5, 333}, 2).to(dtype));
+    const Tensor one = add_drop_path(x, branch, 0.3, kKey).value(),
+                 two = add(x, drop_path(branch, 0.3, kKey)).value();
+    CHECK(std::memcmp(one.raw(), two.raw(), one.bytes()) == 0);
+  }
+}
+
 TEST_CASE("ops: drop_path keeps whole samples, the share 1 - rate of them, by draws of the key") {
   constexpr std::int64_t kSamples = 20000, kWidth = 3;
   const Variable x(full({kSamples, kWidth}, 1.0, DType::kFloat32));
@@ -75,6 +102,7 @@ TEST_CASE("ops: drop_path refuses what does not fit") {
   CHECK_THROWS_AS(drop_path(x, -0.1, kKey), ValueError);
   CHECK_THROWS_AS(drop_path(x, NAN, kKey), ValueError);
   CHECK_THROWS_AS(drop_path(Variable(), 0.1, kKey), ValueError);
+  CHECK_THROWS_AS(add_drop_path(Variable(normal({2, 3})), x, 0.1, kKey), ShapeError);
   CHECK_THROWS_AS(drop_path(Variable(normal({})), 0.1, kKey), ShapeError);
   CHECK_THROWS_AS(drop_path(Variable(zeros({2}, DType::kInt32)), 0.1, kKey), DTypeError);
 }
