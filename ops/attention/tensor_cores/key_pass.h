@@ -106,14 +106,39 @@ inline constexpr int kMostListWarps = 6;
 template <class Warp>
 inline constexpr int kListBlocks = Warp::kPanels* Warp::kHeadDim > 192 ? 1 : 2;
 
+/// Zeros for all heads, which a pass over lists writes before its rows.
+using PassZeros = HeadZeros<bfloat16>;
+
+/// Writes a block's share, one of gridDim.y, of the zeros for the pairs that a list lacks: the gaps between
+/// its rows. A thread has 16 bytes of a head.
+MOH_DEVICE void write_zeros_between_rows(const PassZeros& zeros, const List& list) {
+  constexpr int kPack = Pack<bfloat16>::kCount;
+  const int pieces = static_cast<int>(zeros.shape.head_dim) / kPack, rows = static_cast<int>(list.rows),
+            threads = device::block_threads(), step = static_cast<int>(device::blocks_y()) * threads;
+  const auto number_at = [&](int row) { return static_cast<int>(pair_number(list, pair_at(list, row))); };
+  MOH_ROLLED
+  for (int i = static_cast<int>(device::block_y()) * threads + device::thread_x(); i < (rows + 1) * pieces;
+       i += step) {
+    const int row = i / pieces, piece = i % pieces;
+    const int end = row == rows ? static_cast<int>(list.num_pairs) : number_at(row);
+    MOH_ROLLED
+    for (int number = row == 0 ? 0 : number_at(row - 1) + 1; number < end; ++number) {
+      const Pair pair = numbered_pair(list, number);
+      *reinterpret_cast<Pack<bfloat16>*>(row_of(zeros.view, list, pair) + piece * kPack) = Pack<bfloat16>{};
+      if (zeros.gates != nullptr && piece == 0) zeros.gates[gate_index(zeros.shape, list, pair)] = 0;
+    }
+  }
+}
+
 /// For lists with few keys: all keys stay in shared memory, and each warp processes strips of 16 rows
 /// independently. Blocks of different y share the rows of a long list.
 template <class Warp>
 MOH_KERNEL(kMostListWarps* device::kWarp, kListBlocks<Warp>)
-void pass_over_lists_kernel(typename Warp::Args args, ListMemory<Warp> memory) {
+void pass_over_lists_kernel(typename Warp::Args args, ListMemory<Warp> memory, PassZeros zeros) {
   List& list = *memory.list();
   if (device::thread_x() == 0) list = list_at(args.shape, args.lists, device::block_x());
   device::sync_block();
+  if (zeros.count > 0) write_zeros_between_rows(zeros, list);
   const int strips = static_cast<int>((list.rows + 15) / 16),
             step = memory.warps * static_cast<int>(device::blocks_y());
   int strip = static_cast<int>(device::block_y()) * memory.warps;
@@ -168,9 +193,6 @@ struct PassKernels {
   const char *tiles_kernel, *lists_kernel;
 };
 
-/// Zeros for all heads, which a pass over lists writes before its rows.
-using PassZeros = HeadZeros<bfloat16>;
-
 /// The zeros of a view and, if not null, of gates; none where the kernel is dense.
 inline PassZeros zeros_of(const RowLists& lists, const HeadView<bfloat16>& view, const AttentionShape& shape,
                           float* gates = nullptr) {
@@ -213,13 +235,12 @@ void launch_pass(const PassKernels& names, const typename TileWarp::Args& args, 
   memory.warps = static_cast<int>(std::min<std::int64_t>((longest + 15) / 16, kMostListWarps));
   const std::size_t most_bytes = std::min(kMostListBytes, cuda::limits().shared_bytes_per_block);
   if (s.keys <= kMostListKeys && memory.bytes() <= most_bytes) {
-    if (zeros.count > 0) cuda::launch_each("zero_heads", zeros.count, zeros);
     cuda::launch(names.lists_kernel, pass_over_lists_kernel<ListWarp>,
                  {.blocks_x = s.batch * s.kv_heads,
                   .blocks_y = (longest + kRowsPerBlock - 1) / kRowsPerBlock,
                   .threads = memory.warps * device::kWarp,
                   .shared_bytes = memory.bytes()},
-                 args, memory);
+                 args, memory, zeros);
     return;
   }
   launch_tiles_in_pairs<TileWarp, NarrowTileWarp>(names, args, num_rows, zeros);
