@@ -96,17 +96,18 @@ MOH_DEVICE RoutedGradient routed_gradient(const Token& token) {
   return {scale, weight, token.code ? sum / static_cast<float>(o.top_k) : sum, true, renormalised};
 }
 
-/// The gradient of the routed logits of a token through the balance loss.
+/// The gradient of the routed logits of a token through the balance loss. It refers to no Token: a kernel
+/// would copy its arguments to local memory for that.
 struct BalanceGradient {
-  const Token& token;
+  const float* load;  ///< [E]
+  std::int64_t experts;
   const float* p;           ///< [E], whose mean over the tokens is P
   std::int64_t group_size;  ///< E with one group
   float balance, mean;      ///< factor of p (f - mean), mean load of the only group
 
   MOH_DEVICE float at(std::int64_t e) const {
-    const float* load = token.args.balance_load;
     float of_group = mean;
-    if (group_size < token.experts) {
+    if (group_size < experts) {
       of_group = 0;
       const std::int64_t first = quotient(e, group_size) * group_size;
       for (std::int64_t i = first; i < first + group_size; ++i) of_group += p[i] * load[i];
@@ -119,8 +120,12 @@ struct BalanceGradient {
 MOH_DEVICE BalanceGradient balance_gradient(const Token& token) {
   const Args& args = token.args;
   const float* all = args.group_probabilities != nullptr ? args.group_probabilities : args.probabilities;
-  BalanceGradient gradient{token, all + token.t * token.experts, quotient(token.experts, args.options.groups),
-                           0, 0};
+  BalanceGradient gradient{args.balance_load,
+                           token.experts,
+                           all + token.t * token.experts,
+                           quotient(token.experts, args.options.groups),
+                           0,
+                           0};
   if (args.d_balance == nullptr) return gradient;
   gradient.balance =
       *args.d_balance * static_cast<float>(args.balance_slope) / static_cast<float>(args.tokens);
