@@ -3,9 +3,9 @@
 
 #include "train/apps/serve/chat_template.h"
 #include "train/apps/serve/completion_json.h"
-#include "train/apps/serve/request_error.h"
 #include "train/apps/serve/requests.h"
 #include "train/apps/serve/token_text.h"
+#include "train/base/http/request_error.h"
 
 namespace {
 

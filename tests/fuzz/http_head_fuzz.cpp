@@ -4,7 +4,7 @@
 #include <string>
 #include <string_view>
 
-#include "train/apps/serve/http_parser.h"
+#include "train/base/http/http_parser.h"
 
 namespace {
 

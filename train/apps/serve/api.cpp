@@ -11,8 +11,8 @@
 #include <utility>
 
 #include "train/apps/serve/api_key.h"
-#include "train/apps/serve/request_error.h"
 #include "train/apps/serve/token_text.h"
+#include "train/base/http/request_error.h"
 #include "train/base/io/system_random.h"
 #include "train/base/log/progress.h"
 
@@ -99,8 +99,8 @@ class CompletionReply final : public ReplySource {
         reply = std::move(failure);
       }
     }
-    reply.prompt_tokens = json_.prompt_tokens();
-    reply.generated_tokens = json_.generated_tokens();
+    reply.note = std::to_string(json_.prompt_tokens()) + " + " + std::to_string(json_.generated_tokens()) +
+                 " tokens, ";
     return goes_on;
   }
 

@@ -9,9 +9,9 @@
 #include "train/apps/serve/chat_template.h"
 #include "train/apps/serve/completion_json.h"
 #include "train/apps/serve/engine.h"
-#include "train/apps/serve/http_parser.h"
-#include "train/apps/serve/http_reply.h"
 #include "train/apps/serve/requests.h"
+#include "train/base/http/http_parser.h"
+#include "train/base/http/http_reply.h"
 
 namespace moh {
 

@@ -6,7 +6,7 @@
 #include <optional>
 #include <utility>
 
-#include "train/apps/serve/request_error.h"
+#include "train/base/http/request_error.h"
 #include "train/base/jinja/jinja_template.h"
 #include "train/families/language/data/record_text.h"
 

@@ -4,7 +4,7 @@
 #include <new>
 #include <utility>
 
-#include "train/apps/serve/request_error.h"
+#include "train/base/http/request_error.h"
 
 namespace moh {
 

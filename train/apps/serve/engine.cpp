@@ -7,8 +7,8 @@
 
 #include "core/error.h"
 #include "core/parallel.h"
-#include "train/apps/serve/failure_log.h"
-#include "train/apps/serve/request_error.h"
+#include "train/base/http/failure_log.h"
+#include "train/base/http/request_error.h"
 
 namespace moh {
 
@@ -67,7 +67,7 @@ Engine::Engine(const Llama& model, const TextRules& rules, const EngineOptions& 
       }) {
   const auto started = std::make_shared<std::promise<void>>();
   std::future<void> ready = started->get_future();
-  thread_.start(kServerThreads, 1, [this, started] { run(*started); });
+  thread_.start(kHttpThreads, 1, [this, started] { run(*started); });
   ready.get();
 }
 

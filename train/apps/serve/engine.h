@@ -13,7 +13,7 @@
 #include "train/apps/serve/generated_text.h"
 #include "train/apps/serve/prompt_reader.h"
 #include "train/apps/serve/server_metrics.h"
-#include "train/apps/serve/work_queue.h"
+#include "train/base/http/work_queue.h"
 
 namespace moh {
 

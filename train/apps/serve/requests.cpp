@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <span>
 
-#include "train/apps/serve/request_error.h"
+#include "train/base/http/request_error.h"
 #include "train/base/io/printable.h"
 
 namespace moh {

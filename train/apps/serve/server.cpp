@@ -51,13 +51,12 @@ ServeOptions checked(ServeOptions options, const LlamaConfig& model) {
 
 /// One line of the log, and a sample, for each request.
 void report(const AnsweredRequest& request, ServerMetrics& metrics) {
-  char numbers[96];
-  std::snprintf(numbers, sizeof numbers, "%d, %lld + %lld tokens, %.3f s", request.status,
-                static_cast<long long>(request.prompt_tokens),
-                static_cast<long long>(request.generated_tokens), request.seconds);
+  char seconds[32];
+  std::snprintf(seconds, sizeof seconds, "%.3f s", request.seconds);
   const std::string what =
       request.method.empty() ? "a request that was not read" : request.method + " " + request.path;
-  const std::string line = printable(what, 200) + ": " + numbers;
+  const std::string line =
+      printable(what, 200) + ": " + std::to_string(request.status) + ", " + request.note + seconds;
   if (request.arrived) {
     metrics.answered(Api::label_of(request.path), request.status, request.seconds);
     log_info(line);
@@ -84,7 +83,7 @@ struct Server::Parts {
             metrics),
         http(
             options.http, [this](const HttpRequest& request) { return api.answer(request); },
-            [this](const AnsweredRequest& request) { report(request, metrics); }, metrics) {}
+            [this](const AnsweredRequest& request) { report(request, metrics); }, metrics.connections) {}
   ~Parts() { engine.stop(); }  // its texts wake connections
   Parts(const Parts&) = delete;
   Parts& operator=(const Parts&) = delete;
@@ -119,11 +118,11 @@ bool Server::run(FunctionRef<bool()> stop) {
   parts.engine.close();
   parts.http.drain();
   const double end = monotonic_seconds() + parts.options.drain_seconds;
-  while (parts.metrics.connections > 0 && monotonic_seconds() < end) pause();
-  const bool finished = parts.metrics.connections == 0;
+  while (parts.metrics.connections.open > 0 && monotonic_seconds() < end) pause();
+  const bool finished = parts.metrics.connections.open == 0;
   parts.engine.stop();
   constexpr double kLastWords = 1;  // for answers that say so
-  while (parts.metrics.connections > 0 && monotonic_seconds() < end + kLastWords) pause();
+  while (parts.metrics.connections.open > 0 && monotonic_seconds() < end + kLastWords) pause();
   return finished;
 }
 

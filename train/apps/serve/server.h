@@ -5,7 +5,7 @@
 
 #include "core/function_ref.h"
 #include "train/apps/serve/engine.h"
-#include "train/apps/serve/http_server.h"
+#include "train/base/http/http_server.h"
 #include "train/families/language/language_family.h"
 
 namespace moh {

@@ -88,9 +88,9 @@ std::string ServerMetrics::text() const {
   text += sample("moh_generated_tokens_total", "counter", "Tokens that were generated.", generated_tokens);
   text += sample("moh_queued_texts", "gauge", "Texts that wait to be computed.", queued_texts);
   text += sample("moh_running_texts", "gauge", "Texts that are computed.", running_texts);
-  text += sample("moh_connections", "gauge", "Open connections.", connections);
+  text += sample("moh_connections", "gauge", "Open connections.", connections.open);
   text += sample("moh_refused_connections_total", "counter", "Connections beyond the limit.",
-                 refused_connections);
+                 connections.refused);
   text += sample("process_resident_memory_bytes", "gauge", "Main memory of the process.", resident_bytes());
   const auto add = [&](const std::string& name, const char* help, const Histogram& histogram) {
     text += head(name, "histogram", help) + histogram.text(name);

@@ -9,6 +9,8 @@
 #include <utility>
 #include <vector>
 
+#include "train/base/http/connection_counts.h"
+
 namespace moh {
 
 /// A histogram with fixed upper bounds, as Prometheus has them. Thread-safe.
@@ -41,7 +43,7 @@ class ServerMetrics {
   /// prompts.
   std::atomic<std::int64_t> prefix_hit_tokens = 0, prefix_miss_tokens = 0, prefix_bytes = 0;
   std::atomic<std::int64_t> queued_texts = 0, running_texts = 0;
-  std::atomic<std::int64_t> connections = 0, refused_connections = 0;
+  ConnectionCounts connections;
   Histogram batch_size{{1, 2, 4, 8, 16, 32, 64, 128}};
   Histogram first_token_seconds{{0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 100}};
 

@@ -4,7 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/error.h"
-#include "train/apps/serve/request_error.h"
+#include "train/base/http/request_error.h"
 #include "train/base/io/printable.h"
 
 namespace moh {

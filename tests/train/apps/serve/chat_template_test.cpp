@@ -4,7 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "tests/support/temporary_folder.h"
-#include "train/apps/serve/request_error.h"
+#include "train/base/http/request_error.h"
 #include "train/tokenizers/open_tokenizer.h"
 
 using namespace moh;

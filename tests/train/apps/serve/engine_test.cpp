@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "tests/train/apps/serve/running_engine.h"
-#include "train/apps/serve/request_error.h"
+#include "train/base/http/request_error.h"
 
 using namespace moh;
 using namespace moh::test;

@@ -3,7 +3,7 @@
 #include <catch2/catch.hpp>
 #include <string>
 
-#include "train/apps/serve/request_error.h"
+#include "train/base/http/request_error.h"
 
 using namespace moh;
 

@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "train/apps/serve/completion_json.h"
-#include "train/apps/serve/request_error.h"
+#include "train/base/http/request_error.h"
 
 using namespace moh;
 

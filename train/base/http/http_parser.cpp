@@ -2,7 +2,7 @@
 // Without the assertion it waits for the rest, as it should.
 #define BOOST_DISABLE_ASSERTS
 
-#include "train/apps/serve/http_parser.h"
+#include "train/base/http/http_parser.h"
 
 #include <algorithm>
 #include <boost/beast/core/buffers_range.hpp>
@@ -11,7 +11,7 @@
 #include <optional>
 #include <utility>
 
-#include "train/apps/serve/request_target.h"
+#include "train/base/http/request_target.h"
 
 namespace moh {
 
@@ -225,8 +225,13 @@ bool HttpParser::keeps_alive() const {
 
 HttpRequest HttpParser::take() {
   Fields& head = state_->parser->get();
-  return {method(), path(), std::string(value_of(head, http::field::content_type)),
-          std::string(value_of(head, http::field::authorization)), std::exchange(head.body(), {})};
+  return {.method = method(),
+          .path = path(),
+          .query = query_of_target(view(head.target())),
+          .host = std::string(value_of(head, http::field::host)),
+          .content_type = std::string(value_of(head, http::field::content_type)),
+          .authorization = std::string(value_of(head, http::field::authorization)),
+          .body = std::exchange(head.body(), {})};
 }
 
 void HttpParser::next() {

@@ -1,4 +1,4 @@
-#include "train/apps/serve/mailbox.h"
+#include "train/base/http/mailbox.h"
 
 #include <sys/eventfd.h>
 #include <unistd.h>
@@ -16,7 +16,7 @@
 namespace moh {
 
 Mailbox::Mailbox() : fd_(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) {
-  if (fd_ < 0) throw Error(error_message("serve", "eventfd", "a descriptor", std::strerror(errno)));
+  if (fd_ < 0) throw Error(error_message("HTTP server", "eventfd", "a descriptor", std::strerror(errno)));
 }
 
 Mailbox::~Mailbox() {

@@ -1,4 +1,4 @@
-#include "train/apps/serve/listen_socket.h"
+#include "train/base/http/listen_socket.h"
 
 #include <netdb.h>
 #include <netinet/in.h>
@@ -36,7 +36,7 @@ int listen_at(const addrinfo& address) {
 
 }  // namespace
 
-ListenSocket::ListenSocket(const std::string& host, int port) {
+ListenSocket::ListenSocket(const char* command, const std::string& host, int port) {
   addrinfo hints{};
   hints.ai_socktype = SOCK_STREAM;
   hints.ai_flags = AI_PASSIVE;
@@ -50,7 +50,7 @@ ListenSocket::ListenSocket(const std::string& host, int port) {
     if (fd_ < 0) reason = std::strerror(errno);
   }
   if (fd_ < 0)
-    throw ConfigError(error_message("serve", "--host and --port",
+    throw ConfigError(error_message(command, "--host and --port",
                                     "an address of this machine, and a free port",
                                     host + ":" + std::to_string(port) + " (" + reason + ")"));
 }

@@ -5,14 +5,16 @@
 #include <string>
 #include <string_view>
 
-#include "train/apps/serve/client_limits.h"
+#include "train/base/http/client_limits.h"
 
 namespace moh {
 
 /// A request whose body has arrived.
 struct HttpRequest {
   std::string method;
-  std::string path;  ///< decoded, without scheme, host and query
+  std::string path;   ///< decoded, without scheme, host and query
+  std::string query;  ///< behind the path's '?', as it was sent
+  std::string host;   ///< the header of that name
   std::string content_type;
   std::string authorization;  ///< the header of that name
   std::string body;

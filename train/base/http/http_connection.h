@@ -1,14 +1,13 @@
 #pragma once
 
-#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "train/apps/serve/client_limits.h"
-#include "train/apps/serve/http_parser.h"
-#include "train/apps/serve/http_reply.h"
+#include "train/base/http/client_limits.h"
+#include "train/base/http/http_parser.h"
+#include "train/base/http/http_reply.h"
 
 namespace moh {
 
@@ -17,7 +16,7 @@ struct AnsweredRequest {
   std::string method, path;  ///< empty if they had not arrived
   int status = 0;            ///< 499 for an answer that the client did not read, as in nginx
   double seconds = 0;
-  std::int64_t prompt_tokens = 0, generated_tokens = 0;
+  std::string note;      ///< of its answer
   bool arrived = false;  ///< false if it was refused before all of it was there
 };
 

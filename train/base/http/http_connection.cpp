@@ -1,4 +1,4 @@
-#include "train/apps/serve/http_connection.h"
+#include "train/base/http/http_connection.h"
 
 #include <poll.h>
 #include <sys/socket.h>
@@ -155,8 +155,7 @@ void HttpConnection::advanced(bool goes_on, HttpReply reply, double now) {
     reply_ = std::move(reply);
     return write_whole(now);
   }
-  reply_.prompt_tokens = reply.prompt_tokens;
-  reply_.generated_tokens = reply.generated_tokens;
+  reply_.note = std::move(reply.note);
   put(framed(std::move(reply.body), framing_), now);
   if (!goes_on) {
     put(end_of_body(framing_), now);
@@ -215,8 +214,7 @@ void HttpConnection::end_answer(double now) {
 void HttpConnection::record(int status, double now) {
   said_.status = status;
   said_.seconds = now - begin_;
-  said_.prompt_tokens = reply_.prompt_tokens;
-  said_.generated_tokens = reply_.generated_tokens;
+  said_.note = std::move(reply_.note);
   records_.push_back(std::move(said_));
 }
 

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
@@ -21,7 +20,7 @@ struct HttpReply {
   std::shared_ptr<ReplySource> source = {};
   /// Set for an answer from a source: status and headers are sent at once, and the body piece by piece.
   bool streams = false;
-  std::int64_t prompt_tokens = 0, generated_tokens = 0;  ///< for the log
+  std::string note = {};  ///< for the log, such as how much was computed; may be empty
 };
 
 /// Makes an answer while other things happen.

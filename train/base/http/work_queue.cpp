@@ -1,9 +1,9 @@
-#include "train/apps/serve/work_queue.h"
+#include "train/base/http/work_queue.h"
 
 #include <exception>
 #include <utility>
 
-#include "train/apps/serve/failure_log.h"
+#include "train/base/http/failure_log.h"
 
 namespace moh {
 
@@ -16,7 +16,7 @@ WorkQueue::WorkQueue(std::size_t threads)
         }
         changed_.notify_all();
       }) {
-  threads_.start(kServerThreads, threads, [this] { run(); });
+  threads_.start(kHttpThreads, threads, [this] { run(); });
 }
 
 void WorkQueue::post(std::function<void()> work) {

@@ -1,10 +1,10 @@
-#include "train/apps/serve/http_reply.h"
+#include "train/base/http/http_reply.h"
 
 #include <boost/beast/http/status.hpp>
 #include <new>
 #include <nlohmann/json.hpp>
 
-#include "train/apps/serve/request_error.h"
+#include "train/base/http/request_error.h"
 #include "train/base/log/logging.h"
 
 namespace moh {
@@ -43,10 +43,10 @@ HttpReply current_exception_reply() noexcept {
     } catch (const RequestError& error) {
       return error_reply(error.status(), error.what(), error.param());
     } catch (const std::bad_alloc&) {
-      log_error("serve: a request needed more memory than there is");
+      log_error("HTTP: a request needed more memory than there is");
       return error_reply(503, "the server has too little memory for this request; try again later");
     } catch (const std::exception& error) {
-      log_error(std::string("serve: ") + error.what());
+      log_error(std::string("HTTP: ") + error.what());
       return error_reply(500, error.what());
     }
   } catch (...) {

@@ -1,4 +1,4 @@
-#include "train/apps/serve/failure_log.h"
+#include "train/base/http/failure_log.h"
 
 #include <string>
 
@@ -8,7 +8,7 @@ namespace moh {
 
 void log_failure(const std::exception& error) noexcept {
   try {
-    log_error(std::string("serve: ") + error.what());
+    log_error(std::string("HTTP: ") + error.what());
   } catch (const std::exception&) {
     // The error itself has been dealt with.
   }

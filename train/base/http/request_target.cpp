@@ -1,4 +1,4 @@
-#include "train/apps/serve/request_target.h"
+#include "train/base/http/request_target.h"
 
 #include <algorithm>
 #include <cctype>
@@ -43,6 +43,25 @@ std::optional<std::string> path_of_target(std::string_view target) {
   if (target == "*") return "*";
   if (!target.starts_with('/')) return std::nullopt;
   return unescaped(target.substr(0, target.find_first_of("?#")));
+}
+
+std::string query_of_target(std::string_view target) {
+  target = target.substr(0, target.find('#'));
+  const std::size_t begin = target.find('?');
+  return begin == std::string_view::npos ? std::string() : std::string(target.substr(begin + 1));
+}
+
+std::optional<std::string> query_value(std::string_view query, std::string_view name) {
+  while (!query.empty()) {
+    const std::size_t end = std::min(query.find('&'), query.size());
+    const std::string_view pair = query.substr(0, end);
+    query.remove_prefix(std::min(end + 1, query.size()));
+    if (!pair.starts_with(name) || !pair.substr(name.size()).starts_with('=')) continue;
+    std::string value(pair.substr(name.size() + 1));
+    std::ranges::replace(value, '+', ' ');
+    return unescaped(value);
+  }
+  return std::nullopt;
 }
 
 }  // namespace moh

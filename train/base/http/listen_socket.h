@@ -7,9 +7,9 @@ namespace moh {
 /// A socket that listens, without blocking.
 class ListenSocket {
  public:
-  /// `port` 0: any free one. Throws ConfigError if that is not possible, as when another program has the
-  /// port.
-  ListenSocket(const std::string& host, int port);
+  /// `port` 0: any free one. `command` begins the error. Throws ConfigError if that is not possible, as when
+  /// another program has the port.
+  ListenSocket(const char* command, const std::string& host, int port);
   ~ListenSocket();
   ListenSocket(const ListenSocket&) = delete;
   ListenSocket& operator=(const ListenSocket&) = delete;

@@ -1,10 +1,10 @@
-#include "train/apps/serve/http_parser.h"
+#include "train/base/http/http_parser.h"
 
 #include <catch2/catch.hpp>
 #include <string>
 #include <vector>
 
-#include "train/apps/serve/request_target.h"
+#include "train/base/http/request_target.h"
 
 using namespace moh;
 
@@ -54,7 +54,7 @@ std::string chunk(const std::string& size) {
 
 }  // namespace
 
-TEST_CASE("serve: a length that another reader could take otherwise is refused") {
+TEST_CASE("http: a length that another reader could take otherwise is refused") {
   check_all(
       {{"a number", with("Content-Length: 29"), 200},
        {"spaces around it", with("Content-Length:   29  "), 200},
@@ -76,7 +76,7 @@ TEST_CASE("serve: a length that another reader could take otherwise is refused")
        {"far above it", with("Content-Length: 999999999999", ""), 413}});
 }
 
-TEST_CASE("serve: a transfer encoding is chunked, and chunks have hexadecimal sizes") {
+TEST_CASE("http: a transfer encoding is chunked, and chunks have hexadecimal sizes") {
   check_all({{"chunks", chunk("1d"), 200},
              {"capitals", chunk("1D"), 200},
              {"zeros", chunk("0001d"), 200},
@@ -103,7 +103,7 @@ TEST_CASE("serve: a transfer encoding is chunked, and chunks have hexadecimal si
              {"HTTP/1.0", "POST / HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", 400}});
 }
 
-TEST_CASE("serve: a head is read by the letter") {
+TEST_CASE("http: a head is read by the letter") {
   const auto get = [](const std::string& rest) { return "GET / HTTP/1.1\r\n" + rest + "\r\n\r\n"; };
   check_all({{"a host", get("Host: a"), 200},
              {"an empty line before", "\r\n" + get("Host: [::1]:80"), 200},
@@ -138,7 +138,7 @@ TEST_CASE("serve: a head is read by the letter") {
              {"what is expected", with("Expect: more\r\nContent-Length: 29"), 417}});
 }
 
-TEST_CASE("serve: nothing behind a refused request is read") {
+TEST_CASE("http: nothing behind a refused request is read") {
   const ClientLimits limits;
   HttpParser parser(limits);
   const std::string second = "GET /second HTTP/1.1\r\nHost: a\r\n\r\n";
@@ -149,7 +149,7 @@ TEST_CASE("serve: nothing behind a refused request is read") {
   CHECK_FALSE(parser.keeps_alive());
 }
 
-TEST_CASE("serve: requests follow each other") {
+TEST_CASE("http: requests follow each other") {
   const ClientLimits limits;
   HttpParser parser(limits);
   CHECK(parser.empty());
@@ -170,7 +170,7 @@ TEST_CASE("serve: requests follow each other") {
   CHECK(parser.empty());
 }
 
-TEST_CASE("serve: a client that waits before it sends a body is told once to go on") {
+TEST_CASE("http: a client that waits before it sends a body is told once to go on") {
   const ClientLimits limits;
   HttpParser parser(limits);
   parser.receive(with("Expect: 100-continue\r\nContent-Length: 29", ""));
@@ -180,12 +180,18 @@ TEST_CASE("serve: a client that waits before it sends a body is told once to go 
   CHECK(parser.complete());
 }
 
-TEST_CASE("serve: targets of requests") {
+TEST_CASE("http: targets of requests") {
   CHECK(path_of_target("/v1/models/a%20b?x=%41") == "/v1/models/a b");
   CHECK(path_of_target("http://host:80/v1/models") == "/v1/models");
   CHECK(path_of_target("HTTPS://host?x") == "/");
   CHECK(path_of_target("/a%zz%4") == "/a%zz%4");
   CHECK(path_of_target("*") == "*");
+  CHECK(query_of_target("/v1?a=1&b=%20?#end") == "a=1&b=%20?");
+  CHECK(query_of_target("/v1#a?b").empty());
+  CHECK(query_value("runs=1%2C2&name=a+b&runs=3", "runs") == "1,2");
+  CHECK(query_value("runs=1%2C2&name=a+b", "name") == "a b");
+  CHECK(query_value("name=", "name") == "");
+  CHECK_FALSE(query_value("names=a&x", "name"));
   CHECK_FALSE(path_of_target("http:///v1"));
   CHECK_FALSE(path_of_target("host:80"));
   CHECK_FALSE(path_of_target(""));

@@ -1,4 +1,4 @@
-#include "train/apps/serve/http_server.h"
+#include "train/base/http/http_server.h"
 
 #include <malloc.h>
 #include <poll.h>
@@ -13,10 +13,10 @@
 #include <utility>
 #include <vector>
 
-#include "train/apps/serve/failure_log.h"
-#include "train/apps/serve/listen_socket.h"
-#include "train/apps/serve/mailbox.h"
-#include "train/apps/serve/work_queue.h"
+#include "train/base/http/failure_log.h"
+#include "train/base/http/listen_socket.h"
+#include "train/base/http/mailbox.h"
+#include "train/base/http/work_queue.h"
 #include "train/base/log/progress.h"
 
 namespace moh {
@@ -47,18 +47,18 @@ void raise_descriptor_limit(int max_connections) {
 struct HttpServer::Implementation {
   using Id = std::uint64_t;
 
-  Implementation(const HttpOptions& given, Handler handles, Observer observes, ServerMetrics& counts)
+  Implementation(const HttpOptions& given, Handler handles, Observer observes, ConnectionCounts& counted)
       : options(given),
         handler(std::move(handles)),
         observer(std::move(observes)),
-        metrics(counts),
-        listener(options.host, options.port),
+        counts(counted),
+        listener(options.command, options.host, options.port),
         small(kThreads),
         large(1),
         polling([this] { mailbox->post([this] { ended = true; }); }) {
     raise_descriptor_limit(options.max_connections);
     ::mallopt(M_MMAP_THRESHOLD, kLargeBody);  // what held a large body goes back to the system
-    polling.start(kServerThreads, 1, [this] { run(); });
+    polling.start(kHttpThreads, 1, [this] { run(); });
   }
 
   void run() {
@@ -92,7 +92,7 @@ struct HttpServer::Implementation {
     }
     for (const auto& entry : connections) attempt(*entry.second, [&] { serve(entry.first, *entry.second); });
     std::erase_if(connections, [](const auto& entry) { return entry.second->closed(); });
-    metrics.connections = std::ssize(connections);
+    counts.open = std::ssize(connections);
   }
 
   void wait() {
@@ -161,7 +161,7 @@ struct HttpServer::Implementation {
       connection->refuse(503, "the server is stopping; try again later", now);
     } else if (connections.size() - lingering >= static_cast<std::size_t>(options.max_connections) &&
                !make_room()) {
-      ++metrics.refused_connections;
+      ++counts.refused;
       connection->refuse(503, "there are too many connections; try again later", now);
     }
     if (lingering >= kMostLingering) end_lingering();
@@ -272,7 +272,7 @@ struct HttpServer::Implementation {
   const HttpOptions options;
   const Handler handler;
   const Observer observer;
-  ServerMetrics& metrics;
+  ConnectionCounts& counts;
   const std::shared_ptr<Mailbox> mailbox = std::make_shared<Mailbox>();
   const ListenSocket listener;
 
@@ -290,9 +290,10 @@ struct HttpServer::Implementation {
   ThreadGroup polling;
 };
 
-HttpServer::HttpServer(const HttpOptions& options, Handler handler, Observer observer, ServerMetrics& metrics)
+HttpServer::HttpServer(const HttpOptions& options, Handler handler, Observer observer,
+                       ConnectionCounts& counts)
     : implementation_(
-          std::make_unique<Implementation>(options, std::move(handler), std::move(observer), metrics)) {}
+          std::make_unique<Implementation>(options, std::move(handler), std::move(observer), counts)) {}
 
 HttpServer::~HttpServer() = default;
 

@@ -9,8 +9,8 @@
 
 namespace moh {
 
-/// The use of the server's threads, for the error if the system refuses one.
-inline constexpr ThreadUse kServerThreads{"serve: threads"};
+/// The use of a server's threads, for the error if the system refuses one.
+inline constexpr ThreadUse kHttpThreads{"threads of the HTTP server"};
 
 /// Work that is done by some threads in the order in which it came.
 class WorkQueue {

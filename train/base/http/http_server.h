@@ -4,14 +4,15 @@
 #include <memory>
 #include <string>
 
-#include "train/apps/serve/client_limits.h"
-#include "train/apps/serve/http_connection.h"
-#include "train/apps/serve/server_metrics.h"
+#include "train/base/http/client_limits.h"
+#include "train/base/http/connection_counts.h"
+#include "train/base/http/http_connection.h"
 
 namespace moh {
 
 /// Where a server listens, and what it takes.
 struct HttpOptions {
+  const char* command = "serve";  ///< for errors
   std::string host = "127.0.0.1";
   int port = 8000;  ///< 0: any free one
   int max_connections = 128;
@@ -29,9 +30,9 @@ class HttpServer {
   /// Is told of each request when it is over, on the thread that polls.
   using Observer = std::function<void(const AnsweredRequest&)>;
 
-  /// Begins to serve. `metrics` must outlive the server. Throws ConfigError if the address cannot be listened
+  /// Begins to serve. `counts` must outlive the server. Throws ConfigError if the address cannot be listened
   /// at, as when another program has the port, and Error if the system refuses a thread.
-  HttpServer(const HttpOptions& options, Handler handler, Observer observer, ServerMetrics& metrics);
+  HttpServer(const HttpOptions& options, Handler handler, Observer observer, ConnectionCounts& counts);
   /// Ends all connections.
   ~HttpServer();
 
