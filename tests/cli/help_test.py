@@ -8,7 +8,7 @@ import shlex
 import support
 
 COMMANDS = ("quickstart", "train", "eval", "analyze", "generate", "translate", "predict", "sample", "serve", "config", "plan", "data tokenize", "data info", "checkpoint info",
-            "convert", "bench attention", "bench module", "bench step", "bench ops", "bench decode", "bench sample", "doctor", "status")
+            "convert", "bench attention", "bench module", "bench step", "bench ops", "bench decode", "bench sample", "doctor", "status", "watch")
 
 
 class Help(support.MohTest):
@@ -63,7 +63,7 @@ class Help(support.MohTest):
         cases = {
             (): "A subcommand is required",
             ("frobnicate",): "expected one of quickstart, train, eval, analyze, generate, translate, predict, sample, serve, config, plan, data, checkpoint, "
-                             "convert, bench, doctor, status, found 'frobnicate'",
+                             "convert, bench, doctor, status, watch, found 'frobnicate'",
             ("trian", "x.yaml"): "did you mean train?",
             ("train",): "error: moh train: config is required",
             ("train", "a.yaml", "--frob"): "error: moh train: --frob: unknown option; moh train --help explains it",

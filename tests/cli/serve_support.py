@@ -1,4 +1,4 @@
-"""A running `moh serve` for the tests that talk to one."""
+"""Running commands that listen, `moh serve` above all, for the tests that talk to one."""
 
 import http.client
 import json
@@ -25,18 +25,17 @@ MODEL = {"train.steps": 30, "optim.learning_rate": 0.01, "eval.every": 0, "check
          "model.max_positions": POSITIONS}
 
 
-class Server:
-    """The process, on a port of its own choice; ended with the test at the latest."""
+class HttpProcess:
+    """A command that listens, on a port of its own choice; ended with the test at the latest."""
 
-    def __init__(self, test, *options, checkpoint="run", **popen):
-        self.process = support.start(test.folder, "serve", "--checkpoint", checkpoint, "--port", 0, "--threads", 2,
-                                     *options, stdout=support.subprocess.PIPE, **popen)
+    def __init__(self, test, command, *options, **popen):
+        self.process = support.start(test.folder, command, *options, "--port", 0, stdout=support.subprocess.PIPE, **popen)
         test.addCleanup(self.close)
         self.output = ""
         while not (found := re.search(r" at (http://\S+)", self.output)):
             line = self.process.stdout.readline()
             if not line:
-                raise AssertionError(f"moh serve ended:\n{self.output}")
+                raise AssertionError(f"moh {command} ended:\n{self.output}")
             self.output += line.decode(errors="replace")
         self.url = found.group(1)
         self.address = (urllib.parse.urlsplit(self.url).hostname, urllib.parse.urlsplit(self.url).port)
@@ -62,6 +61,28 @@ class Server:
         status, _, data = self.request("GET", path)
         assert status == 200, (path, status, data)
         return json.loads(data)
+
+    def stop(self, number=signal.SIGTERM):
+        """The exit code after a signal."""
+        self.process.send_signal(number)
+        code = self.process.wait(support.TIMEOUT_SECONDS)
+        self.reader.join(support.TIMEOUT_SECONDS)
+        return code
+
+    def close(self):
+        if self.process.poll() is None:
+            self.process.kill()
+            self.process.wait()
+        if hasattr(self, "reader"):
+            self.reader.join(support.TIMEOUT_SECONDS)
+        self.process.stdout.close()
+
+
+class Server(HttpProcess):
+    """A running `moh serve`."""
+
+    def __init__(self, test, *options, checkpoint="run", **popen):
+        super().__init__(test, "serve", "--checkpoint", checkpoint, "--threads", 2, *options, **popen)
 
     def post(self, path, body, status=200):
         found, _, data = self.request("POST", path, body)
@@ -113,18 +134,3 @@ class Server:
         while (found := self.metrics()[name]) != value:
             assert time.monotonic() < deadline, f"{name} stays {found}"
             time.sleep(0.01)
-
-    def stop(self, number=signal.SIGTERM):
-        """The exit code after a signal."""
-        self.process.send_signal(number)
-        code = self.process.wait(support.TIMEOUT_SECONDS)
-        self.reader.join(support.TIMEOUT_SECONDS)
-        return code
-
-    def close(self):
-        if self.process.poll() is None:
-            self.process.kill()
-            self.process.wait()
-        if hasattr(self, "reader"):
-            self.reader.join(support.TIMEOUT_SECONDS)
-        self.process.stdout.close()

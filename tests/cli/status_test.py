@@ -76,6 +76,9 @@ class Status(support.MohTest):
         self.assertEqual(self.status("begun")[0]["state"], "not started")
         self.write("torn/metrics.jsonl", '{"kind":"train","step":3,"loss":2.5}\n{"kind":"train","st')
         self.assertEqual(self.status("torn")[0]["training"], {"loss": 2.5})
+        (self.folder / "piped").mkdir()
+        os.mkfifo(self.folder / "piped/metrics.jsonl")
+        self.assert_says(self.moh("status", "piped", code=support.INPUT_ERROR), "piped/metrics.jsonl: expected a file that can be read")
         self.write("bad/metrics.jsonl", '{"kind":"train","step":3,\n')
         self.assert_says(self.moh("status", "bad", code=support.INPUT_ERROR), "bad/metrics.jsonl: expected records of moh", "column")
 

@@ -78,6 +78,7 @@ int run(int argc, char** argv, const Families& families, std::string_view commit
   add_bench(commands);
   add_doctor(commands, [commit] { return version_text(commit); });
   add_status(commands);
+  add_watch(commands);
   require_finite_numbers(app);
   try {
     return parse_and_run(app, action, argc, argv, families);

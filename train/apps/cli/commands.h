@@ -52,6 +52,7 @@ void add_convert(const Commands& commands);
 void add_bench(const Commands& commands);
 void add_quickstart(const Commands& commands);
 void add_status(const Commands& commands);
+void add_watch(const Commands& commands);
 /// `version`: the output of --version.
 void add_doctor(const Commands& commands, const std::function<std::string()>& version);
 

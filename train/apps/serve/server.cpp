@@ -106,9 +106,7 @@ Server::Server(const LanguageModel& model, const ServeOptions& options)
 Server::~Server() = default;
 
 std::string Server::address() const {
-  const std::string& host = parts_->options.http.host;
-  const bool is_v6 = host.find(':') != std::string::npos;
-  return "http://" + (is_v6 ? "[" + host + "]" : host) + ":" + std::to_string(parts_->http.port());
+  return parts_->http.address();
 }
 
 bool Server::run(FunctionRef<bool()> stop) {

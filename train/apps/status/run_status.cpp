@@ -32,8 +32,11 @@ bool is_run(const fs::path& folder) {
 }
 
 LastRecords last_records(const fs::path& file) {
-  std::ifstream lines(file);
-  if (!lines)
+  std::error_code ignored;
+  const bool is_file = fs::is_regular_file(file, ignored);  // a pipe would be waited for
+  std::ifstream lines;
+  if (is_file) lines.open(file);
+  if (!lines.is_open())
     throw DataError(error_message(file.string(), "", "a file that can be read", "that it cannot be opened"));
   LastRecords last;
   std::string line;

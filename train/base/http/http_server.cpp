@@ -297,8 +297,11 @@ HttpServer::HttpServer(const HttpOptions& options, Handler handler, Observer obs
 
 HttpServer::~HttpServer() = default;
 
-int HttpServer::port() const {
-  return implementation_->listener.port();
+std::string HttpServer::address() const {
+  const std::string& host = implementation_->options.host;
+  const bool is_v6 = host.find(':') != std::string::npos;
+  return "http://" + (is_v6 ? "[" + host + "]" : host) + ":" +
+         std::to_string(implementation_->listener.port());
 }
 
 void HttpServer::drain() {

@@ -36,8 +36,8 @@ class HttpServer {
   /// Ends all connections.
   ~HttpServer();
 
-  /// The port.
-  int port() const;
+  /// "http://127.0.0.1:8000".
+  std::string address() const;
   /// From now on connections are refused with 503, and end with the answer that is being made.
   void drain();
 
