@@ -21,8 +21,8 @@ packages=(
   python3-dev python3-numpy                                                  # the Python module and its tests
   python3-pip                                                                # to fetch nanobind and cuDNN's front end
 )
-# What scripts/lint.sh and scripts/pytorch_venv.sh run, too.
-check_packages=(clang-format-14 clang-tidy-14 shellcheck git python3-venv)
+# What scripts/lint.sh and scripts/pytorch_venv.sh run, too, and the test of the page of moh watch.
+check_packages=(clang-format-14 clang-tidy-14 shellcheck git python3-venv chromium)
 
 usage() {
   cat <<END
@@ -31,7 +31,7 @@ Usage: scripts/setup.sh [--list | --checks]
 Installs the Debian 12 packages that moh is built from, as root or through sudo. Also fetches from PyPI nanobind, with
 which the Python module is built, and, where there is a CUDA toolkit with cuDNN, the headers of cuDNN's front end.
   --list   print their names and stop
-  --checks install what scripts/lint.sh and scripts/pytorch_venv.sh run, too
+  --checks install what scripts/lint.sh, scripts/pytorch_venv.sh and the test of moh watch's page run, too
 
 MOH_SKIP_SETUP=1 skips the check, for machines that have these libraries in another way.
 END

@@ -29,7 +29,9 @@ struct Range {
 class Dots {
  public:
   Dots(int columns, int rows)
-      : columns_(columns), rows_(rows), cells_(static_cast<std::size_t>(columns * rows)) {}
+      : columns_(columns),
+        rows_(rows),
+        cells_(static_cast<std::size_t>(columns) * static_cast<std::size_t>(rows)) {}
 
   int width() const { return 2 * columns_; }
   int height() const { return 4 * rows_; }
@@ -43,7 +45,7 @@ class Dots {
     std::string text;
     std::optional<std::size_t> now;
     for (int i = 0; i < columns_; ++i) {
-      const Cell& cell = cells_[static_cast<std::size_t>(at * columns_ + i)];
+      const Cell& cell = cells_[index(i, at)];
       if (color && cell.bits != 0 && now != cell.curve) text += curve_color(*(now = cell.curve));
       text += cell.bits == 0 ? " " : utf8(cell.bits);
     }
@@ -57,9 +59,14 @@ class Dots {
   };
 
   void set(int x, int y, std::size_t curve) {
-    Cell& cell = cells_[static_cast<std::size_t>((y / 4) * columns_ + x / 2)];
+    Cell& cell = cells_[index(x / 2, y / 4)];
     cell.bits |= kDots[y % 4][x % 2];
     cell.curve = curve;
+  }
+
+  std::size_t index(int column, int row) const {
+    return static_cast<std::size_t>(row) * static_cast<std::size_t>(columns_) +
+           static_cast<std::size_t>(column);
   }
 
   static std::string utf8(std::uint8_t bits) {

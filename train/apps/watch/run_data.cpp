@@ -52,6 +52,12 @@ std::optional<std::vector<std::vector<float>>> rows_of(const json& value) {
   return rows;
 }
 
+std::string layer_name(std::string name, std::size_t layer) {
+  name += "/layer_";
+  name += std::to_string(layer);
+  return name;
+}
+
 }  // namespace
 
 bool RunData::advance(const DataLimits& limits) {
@@ -59,9 +65,10 @@ bool RunData::advance(const DataLimits& limits) {
   const std::uint64_t before = lines_.bytes_read();
   const bool more = lines_.advance(
       kPiece, [this] { restart(); }, [this](std::string_view line) { add_record(line); });
-  const bool is_new = lines_.bytes_read() != before || !std::exchange(looked_, true);
-  if (keep_within(limits) || is_new) ++revision_;
-  return waits_ = more;
+  const bool is_new = lines_.bytes_read() != before;
+  const bool is_other = std::exchange(waits_, more) != more;
+  if (keep_within(limits) || is_new || is_other) ++revision_;
+  return more;
 }
 
 void RunData::restart() {
@@ -83,12 +90,12 @@ void RunData::add_record(std::string_view line) {
     add_number("event/" + event, *step, 1.0);
   for (const auto& [field, value] : record.items()) {
     if (field == "step" || field == "unix_time" || field == "kind") continue;
-    const std::string name = kind + "/" + field;
+    std::string name = kind;
+    name.append("/").append(field);
     if (value.is_number()) add_number(name, *step, value.get<double>());
     if (!value.is_array()) continue;
     for (std::size_t i = 0; i < value.size(); ++i)
-      if (value[i].is_number())
-        add_number(name + "/layer_" + std::to_string(i), *step, value[i].get<double>());
+      if (value[i].is_number()) add_number(layer_name(name, i), *step, value[i].get<double>());
     if (field != "head_load") continue;
     if (const auto loads = rows_of(value)) heads_.add(*step, *loads);
   }

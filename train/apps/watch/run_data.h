@@ -53,7 +53,7 @@ class RunData {
 
   mutable std::mutex mutex_;
   LineFollower lines_;
-  bool looked_ = false, waits_ = true;  // at the file; there is more to read
+  bool waits_ = true;  // there is more to read
   std::uint64_t revision_ = 0;
   std::uint32_t last_step_ = 0;
   std::map<std::string, Series, std::less<>> series_;

@@ -8,11 +8,11 @@ namespace moh::watch {
 
 namespace {
 
-constexpr auto by_value = [](const Point& a, const Point& b) { return a.value < b.value; };
+constexpr auto kByValue = [](const Point& a, const Point& b) { return a.value < b.value; };
 
 /// Adds the lowest and the highest of some points, in the order of their steps.
 void add_extremes(std::span<const Point> points, std::vector<Point>& to) {
-  const auto [low, high] = std::ranges::minmax_element(points, by_value);
+  const auto [low, high] = std::ranges::minmax_element(points, kByValue);
   to.push_back(*std::min(low, high));
   if (low != high) to.push_back(*std::max(low, high));
 }

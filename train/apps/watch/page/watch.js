@@ -31,7 +31,20 @@ function say(text) { byId("message").textContent = text; }
 // Runs.
 
 const runOf = (id) => state.runs[id];
-const colorOf = (ids) => COLORS[[...state.shown].indexOf(ids[0]) % COLORS.length];
+
+/// Colours by run. With bands, runs that differ in seed alone have one.
+let colors = new Map();
+function updateColors() {
+  const byGroup = new Map(), bands = byId("bands").checked;
+  colors = new Map();
+  for (const id of state.shown) {
+    const key = (bands && runOf(id).group) || id;
+    if (!byGroup.has(key)) byGroup.set(key, COLORS[byGroup.size % COLORS.length]);
+    colors.set(id, byGroup.get(key));
+  }
+}
+
+const colorOf = (ids) => colors.get(ids[0]) ?? "transparent";
 
 function labelOf(ids) {
   const run = runOf(ids[0]);
@@ -65,13 +78,14 @@ function rowOf(run) {
   }
   const row = rows.get(run.id);
   row.box.checked = state.shown.has(run.id);
-  row.dot.style.background = state.shown.has(run.id) ? colorOf([run.id]) : "transparent";
+  row.dot.style.background = colorOf([run.id]);
   row.fact.textContent = factOf(run);
   return row.item;
 }
 
 function showRuns() {
   const found = filtered();
+  updateColors();
   byId("runs").replaceChildren(...found.map(rowOf));
   byId("count").textContent = `${found.length} of ${state.runs.length}`;
   const select = byId("run");
@@ -411,7 +425,7 @@ function drawHeads() {
   const most = Math.max(...heads.layers.map((layer) => layer.length), 1), top = Math.max(...heads.layers.flat(), 1e-6);
   const size = Math.max(6, Math.min(24, Math.floor(900 / most))), label = 44;
   const canvas = byId("map"), scale = window.devicePixelRatio || 1;
-  const width = label + most * size, height = heads.layers.length * size + 16;
+  const width = Math.max(label + most * size, 320), height = heads.layers.length * size + 16;
   canvas.width = width * scale;
   canvas.height = height * scale;
   canvas.style.width = `${width}px`;
@@ -556,7 +570,7 @@ async function showRun() {
 byId("filter").oninput = showRuns;
 byId("all").onclick = () => { state.shown = new Set(filtered().slice(0, 200).map((run) => run.id)); shownChanged(); };
 byId("none").onclick = () => { state.shown.clear(); shownChanged(); };
-byId("bands").onchange = () => { state.revision = ""; askCurves(); };
+byId("bands").onchange = shownChanged;
 byId("log").onchange = byId("smooth").oninput = drawSoon;
 byId("reset").onclick = resetWindow;
 byId("run").onchange = () => chooseRun(selected());
