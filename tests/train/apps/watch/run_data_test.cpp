@@ -73,16 +73,16 @@ TEST_CASE("watch: the memory of a run is bounded, by numbers, names and frames")
             std::to_string(step == 1234 ? 50 : step % 5) + R"(,"a":1,"name)" + std::to_string(step) +
             R"(":1,"head_load":[[0.5,0.5]]})" + "\n";
   Run run(text);
-  constexpr DataLimits limits = {.points = 2000, .frame_bytes = 4096};
-  run.read(limits);
+  constexpr DataLimits kLimits = {.points = 2000, .frame_bytes = 4096};
+  run.read(kLimits);
   const RunData::Facts facts = run.data.facts();
   std::size_t points = 0;
   for (const std::string& name : facts.names) points += run.points(name).size();
-  CHECK(points <= limits.points);
+  CHECK(points <= kLimits.points);
   CHECK(facts.names.size() <= 1024);
   const std::vector<Point> loss = run.points("train/loss");
   CHECK(std::ranges::max_element(loss, {}, &Point::value)->value == 50.0F);
-  CHECK(run.data.heads().frames().size() * sizeof(HeadFrames::Frame) <= limits.frame_bytes);
+  CHECK(run.data.heads().frames().size() * sizeof(HeadFrames::Frame) <= kLimits.frame_bytes);
 }
 
 TEST_CASE("watch: a run that is resumed from an earlier checkpoint loses what was cut") {
