@@ -7,7 +7,7 @@ namespace moh {
 template <class Backend, class T>
 void DropPathKernels<Backend, T>::apply(const T* x, const T* addend, T* y, Rows samples, DropoutMask mask) {
   using A = Acc<T>;
-  const auto [count, width] = samples;
+  const std::int64_t count = samples.count, width = samples.width;
   parallel_for(count, row_grain(count, width), [=](std::int64_t begin, std::int64_t end) {
     for (std::int64_t b = begin; b < end; ++b) {
       const T* from = x + b * width;
