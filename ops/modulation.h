@@ -3,7 +3,7 @@
 #include <string_view>
 
 #include "autograd/variable.h"
-#include "ops/gradient_sums.h"
+#include "ops/gradient_destination.h"
 
 namespace moh {
 
@@ -24,7 +24,7 @@ class ModulationGradient {
   const Tensor& tensor() const { return all_; }
   /// Of the element `at` on.
   template <class T>
-  GradientSums<T> sums(std::int64_t at) const {
+  GradientDestination<T> sums(std::int64_t at) const {
     if (adds_) return {.added_to = all_.data<T>() + at};
     return {.overwritten = all_.data<Acc<T>>() + at};
   }

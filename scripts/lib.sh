@@ -20,7 +20,7 @@ die() {
 configure() {
   local preset=$1 unity=${MOH_UNITY:-}
   shift
-  if [ "$preset" != debug ] && [ ! -e "$root/build/$preset/CMakeCache.txt" ]; then
+  if [[ "$preset" =~ ^(release|asan)$ ]] && [ ! -e "$root/build/$preset/CMakeCache.txt" ]; then
     unity=${unity:-ON}
   fi
   say "configuring build/$preset"

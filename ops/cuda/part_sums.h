@@ -5,7 +5,7 @@
 #include <cstdint>
 
 #include "ops/device/block.h"
-#include "ops/gradient_sums.h"
+#include "ops/gradient_destination.h"
 
 namespace moh {
 
@@ -61,7 +61,7 @@ struct StoreSums {
 /// Stores sums as gradients, consecutive groups `stride` elements apart.
 template <class T>
 struct StoreGradients {
-  GradientSums<T> to;
+  GradientDestination<T> to;
   std::int64_t stride = 0;
   MOH_DEVICE void operator()(std::int64_t group, std::int64_t column, float sum) const {
     const std::int64_t at = group * stride + column;

@@ -23,7 +23,7 @@ void GateResidualKernels<Backend, T>::forward(const T* residual, const T* x, con
 
 template <class Backend, class T>
 void GateResidualKernels<Backend, T>::backward(const T* dy, const T* x, const T* gate, T* dx,
-                                               const GradientSums<T>& dgate, GatedRows gated) {
+                                               const GradientDestination<T>& dgate, GatedRows gated) {
   using A = Acc<T>;
   const std::int64_t count = gated.rows.count, width = gated.rows.width;
   const RowGroups groups{gated.groups, count, gated.stride};

@@ -88,7 +88,7 @@ void GateResidualKernels<Backend, T>::forward(const T* residual, const T* x, con
 
 template <class Backend, class T>
 void GateResidualKernels<Backend, T>::backward(const T* dy, const T* x, const T* gate, T* dx,
-                                               const GradientSums<T>& dgate, GatedRows at) {
+                                               const GradientDestination<T>& dgate, GatedRows at) {
   const std::int64_t width = at.rows.width, parts = summing_blocks(group_rows(at), at.groups);
   const DeviceScratch partials(static_cast<std::size_t>(at.groups * parts * width) * sizeof(float));
   const GateResidualGradient<T> g{rows_at(dy, width),  rows_at(x, width), rows_at(gate, width),

@@ -1,7 +1,7 @@
 #pragma once
 
 #include "core/dtype.h"
-#include "ops/gradient_sums.h"
+#include "ops/gradient_destination.h"
 #include "ops/op.h"
 
 namespace moh {
@@ -19,7 +19,7 @@ struct GatedRows {
 template <class Backend, class T>
 struct GateResidualKernels {
   static void forward(const T* residual, const T* x, const T* gate, T* y, GatedRows gated);
-  static void backward(const T* dy, const T* x, const T* gate, T* dx, const GradientSums<T>& dgate,
+  static void backward(const T* dy, const T* x, const T* gate, T* dx, const GradientDestination<T>& dgate,
                        GatedRows gated);
 };
 

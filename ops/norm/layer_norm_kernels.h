@@ -1,7 +1,7 @@
 #pragma once
 
 #include "core/dtype.h"
-#include "ops/gradient_sums.h"
+#include "ops/gradient_destination.h"
 #include "ops/op.h"
 
 namespace moh {
@@ -21,7 +21,7 @@ struct NormAffine {
 /// neither.
 template <class T>
 struct NormSums {
-  GradientSums<T> bias, weight;  ///< a CPU wants the weight's right behind the bias'
+  GradientDestination<T> bias, weight;  ///< a CPU wants the weight's right behind the bias'
 };
 
 /// Kernels of layer_norm over N rows of width D; outputs are overwritten. x, y, dx, dy [N, D]; mean, r [N];

@@ -156,6 +156,10 @@ std::vector<StreamingFamily> of_images() {
             [](const Inputs& in) {
               return drop_path(in[0], 0.1, {1, 2});
             }),
+      alike("add_drop_path", {kLatentTokens, kWidth}, 2, 3, 2,
+            [](const Inputs& in) {
+              return add_drop_path(in[0], in[1], 0.1, {1, 2});
+            }),
       alike("patchify", {3, kPhotograph, kPhotograph}, 1, 2, 2,
             [](const Inputs& in) { return patchify(in[0], kPatch, PatchOrder::kChannelRowColumn); }),
       alike(

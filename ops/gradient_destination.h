@@ -6,7 +6,7 @@ namespace moh {
 
 /// Where a kernel puts gradients that are sums over rows, one of the two; neither: they are not computed.
 template <class T>
-struct GradientSums {
+struct GradientDestination {
   Acc<T>* overwritten = nullptr;  ///< not rounded to T
   T* added_to = nullptr;  ///< on a GPU only: what other ops left there, to which sums are added, rounded
 
