@@ -107,7 +107,6 @@ class Metrics(support.MohTest):
             self.assertEqual(record["tokens"], record["step"] * 2 * 3 * 32)
             self.assertGreater(record["grad_norm"], 0)
             self.assertGreater(record["tokens_per_s"], 0)
-            self.assertTrue(0 < record["mfu"] < 1, record)
             self.assertGreater(record["peak_process_memory_bytes"], record["peak_memory_bytes"])
             self.assertGreater(record["peak_memory_bytes"], 0)
         elapsed = [record["elapsed_s"] for record in self.records("train")]

@@ -78,7 +78,6 @@ RunLog::RunLog(const RunParts& run, const RunLength& length, const EvaluationSch
   if (!run.processes.is_rank0()) return;
   metrics_.emplace(config_.output.dir / "metrics.jsonl", resumed_from, state.evaluation_due);
   metrics_->set_listener(run.listener);
-  peak_gflops_ = peak_gflops(config_.device, dtype_of(config_.precision), config_.tf32);
   if (config_.log.tensorboard) metrics_->show_in_tensorboard(config_.output.dir / TensorBoardFile::kName);
 }
 
@@ -88,10 +87,21 @@ void RunLog::resumed() {
 
 void RunLog::step(const StepReport& report) {
   last_ = report;
+  find_peak(report.seconds);
   progress_.update(progress_of(report));
   const std::int64_t every = config_.log.every;
   const bool is_due = every > 0 && state_.step % every == 0;
   if (is_due || state_.step == 1 || state_.step == last_step_) write_step(report);
+}
+
+/// Finds the peak rate once steps have taken a second: a run that is over before would wait for the
+/// measurement.
+void RunLog::find_peak(double seconds) {
+  constexpr double kLong = 1;
+  const bool was_long = step_seconds_ >= kLong;
+  step_seconds_ += seconds;
+  if (was_long || step_seconds_ < kLong || !metrics_) return;
+  peak_gflops_ = peak_gflops(config_.device, dtype_of(config_.precision), config_.tf32);
 }
 
 /// Model FLOP utilisation of the steps since the last line: the share of the peak rate of this process's

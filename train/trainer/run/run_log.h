@@ -45,6 +45,7 @@ class RunLog {
   RunSummary finish(std::string outcome, const Evaluator& evaluator, const WeightAverage* average);
 
  private:
+  void find_peak(double seconds);
   std::optional<double> mfu() const;
   StepProgress progress_of(const StepReport& report) const;
   void write_step(const StepReport& report);
@@ -60,6 +61,7 @@ class RunLog {
   std::int64_t last_step_, items_before_;
   std::optional<MetricsWriter> metrics_;  // of the process that writes
   std::optional<double> peak_gflops_;     // of its device, where known
+  double step_seconds_ = 0;               // of the steps so far
   ProgressReporter progress_;
   RouterWatch routers_;
   StepReport last_;
