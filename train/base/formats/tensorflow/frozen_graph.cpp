@@ -127,10 +127,9 @@ FrozenGraph::Constant FrozenGraph::parse_tensor(const std::string& name, const P
     if (field->is(kFloats, Wire::kFixed32)) constant.listed.push_back(as_float(field->value));
     if (field->is(kFloats, Wire::kBytes)) {
       const std::string packed = fields.text(*field, "elements of " + printable(name), field->size);
-      const std::size_t before = constant.listed.size();
-      constant.listed.resize(before + packed.size() / sizeof(float));
-      std::memcpy(constant.listed.data() + before, packed.data(),
-                  packed.size() / sizeof(float) * sizeof(float));
+      const std::size_t before = constant.listed.size(), count = packed.size() / sizeof(float);
+      constant.listed.resize(before + count);
+      if (count > 0) std::memcpy(constant.listed.data() + before, packed.data(), count * sizeof(float));
     }
     if (!field->is(kShape, Wire::kBytes)) continue;
     ProtoFields shape(file_, *field);
