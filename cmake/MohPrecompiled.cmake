@@ -25,7 +25,8 @@ function(moh_precompile_library target)
   endif()
 endfunction()
 
-# moh_precompile_kernels(TARGET): the same with the instructions of its processor, which are most of what a kernel file includes.
+# moh_precompile_kernels(TARGET): kernel files use precompiled headers of the standard library and of the processor's
+# instructions, which are most of what they include.
 function(moh_precompile_kernels target)
   if((MOH_PRECOMPILED OR MOH_SANITIZE) AND CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
     target_precompile_headers(${target} PRIVATE ${MOH_STANDARD_HEADERS} <immintrin.h>)

@@ -22,7 +22,7 @@ class ModulationGradient {
   ModulationGradient(const Tensor& modulation, std::size_t input);
 
   const Tensor& tensor() const { return all_; }
-  /// Of the element `at` on.
+  /// The destination of sums from element `at` on.
   template <class T>
   GradientDestination<T> sums(std::int64_t at) const {
     if (adds_) return {.added_to = all_.data<T>() + at};

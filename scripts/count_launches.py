@@ -21,7 +21,7 @@ def routed(shared, top_k):
     return ["model.moh.router=learned", f"model.moh.num_shared={shared}", f"model.moh.top_k={top_k}"]
 
 
-# Of each model: its configuration and settings, the key of its number of layers, and the tokens of a step.
+# A model's configuration and settings, the key of its number of layers, and the tokens of a step.
 MODELS = {
     "LLM-B": (["configs/llm/llm_b.yaml", *LANGUAGE], "model.layers", 1024),
     "MoH-LLM-B 50%": (["configs/llm/moh_llm_b_50.yaml", *LANGUAGE], "model.layers", 1024),

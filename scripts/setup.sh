@@ -21,7 +21,7 @@ packages=(
   python3-dev python3-numpy                                                  # the Python module and its tests
   python3-pip                                                                # to fetch nanobind and cuDNN's front end
 )
-# What scripts/lint.sh and scripts/pytorch_venv.sh run, too, and the test of the page of moh watch.
+# For scripts/lint.sh, scripts/pytorch_venv.sh and the test of the page of moh watch.
 check_packages=(clang-format-14 clang-tidy-14 shellcheck git python3-venv chromium)
 
 usage() {

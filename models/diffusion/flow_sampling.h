@@ -24,8 +24,8 @@ using VelocityOf = FunctionRef<Tensor(const Tensor& x, double t)>;
 /// Noise of x's shape, for the step before which so many are left.
 using NoiseOfStep = FunctionRef<Tensor(std::int64_t left)>;
 
-/// What noise x [B, C, ...], float32 on the CPU, becomes at t = 1. Euler and Heun take equal steps over [0,
-/// 1], Heun with two velocities for each. kEulerMaruyama is that of SiT's code: all steps but one are equal
+/// Follows noise x [B, C, ...], float32 on the CPU, to t = 1. Euler and Heun take equal steps over [0, 1],
+/// Heun with two velocities for each. kEulerMaruyama is that of SiT's code: all steps but one are equal
 /// and end at t = 0.96 (kSbdm: they begin at t = 0.001, as its coefficient is infinite at 0); the last one
 /// goes to 1 by the drift alone. `stop` is called before each step; returns an undefined tensor if it
 /// returned true. Throws ShapeError, ValueError.

@@ -4,7 +4,7 @@
 
 namespace moh {
 
-/// What a model predicts, and of which process.
+/// The quantity that a model predicts, with the process that it belongs to.
 enum class DiffusionObjective {
   kNoise,     ///< the noise eps of the process of 1000 steps (DiT, arXiv 2212.09748)
   kVelocity,  ///< v = signal eps - noise x_0 of that process (Salimans & Ho 2022, arXiv 2202.00512)

@@ -146,7 +146,7 @@ class FullSize(Reproduction):
     def test_it_trains_each_row_with_the_settings_given(self):
         output = self.reproduce("dit_xl", "--full", after=("data.train=latents", "device=cuda"))
         trained = self.calls("train")
-        # Of eleven rows five are of the run of MoH-DiT-XL/2 90%, of them two after fewer steps, and two are samples with guidance.
+        # Five of eleven rows are of the run of MoH-DiT-XL/2 90%, of them two after fewer steps, and two are samples with guidance.
         self.assertEqual([words[1:3] for words in trained], [["configs/dit/paper.yaml", f"model.preset={name}"]
                                                             for name in ("dit_xl_2", "moh_dit_xl_2_90", "moh_dit_xl_2_75")])
         for words in trained:

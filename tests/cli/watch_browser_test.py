@@ -89,7 +89,7 @@ class Page(support.MohTest):
         page.evaluate("document.querySelector('#traces button').click()")
         page.wait_for("document.querySelector('#traces canvas')?.width > 100")
 
-        # What is written while the page is open appears.
+        # Records that are written while the page is open appear.
         with open(self.folder / "runs/06/metrics.jsonl", "a") as metrics:
             metrics.writelines(watch_support.records(50, first=41))
         page.wait_for("state.last === 50")

@@ -68,7 +68,8 @@ class InceptionMaker final : public FeatureMaker {
     model_ = load_inception(options.inception, {DType::kFloat32, device});
   }
 
-  /// Of a file of features or statistics without pictures what it has; of one with both its statistics, too.
+  /// A file without pictures is read for its features or statistics; statistics beside pictures are read,
+  /// too.
   PictureFeatures of(const std::string& path) override {
     PictureFeatures features{.name = path};
     if (std::filesystem::path(path).extension() == ".npy") return read_picture_features(path);

@@ -23,9 +23,9 @@ class FeatureMaker {
  public:
   virtual ~FeatureMaker() = default;
 
-  /// Of a file or folder of pictures; Inception's also takes files with features or statistics in place of
-  /// pictures (read_picture_features), and the statistics beside pictures. Shows its progress. Throws
-  /// DataError, NumericError.
+  /// The features of a file or folder of pictures; Inception's also takes files with features or statistics
+  /// in place of pictures (read_picture_features), and the statistics beside pictures. Shows its progress.
+  /// Throws DataError, NumericError.
   virtual PictureFeatures of(const std::string& path) = 0;
   /// Whose they are, for the table.
   virtual std::string describe() const = 0;

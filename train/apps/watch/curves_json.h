@@ -15,7 +15,7 @@ struct DrawnRuns {
   std::vector<std::shared_ptr<const RunData>> data;  ///< of each
 };
 
-/// What a page draws of runs.
+/// A page's request for curves of runs.
 struct CurvesRequest {
   std::vector<DrawnRuns> drawn;
   std::vector<std::string> names;

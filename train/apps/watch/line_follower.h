@@ -26,7 +26,7 @@ class LineFollower {
   bool advance(std::size_t most, FunctionRef<void()> restart, FunctionRef<void(std::string_view)> line);
 
   std::uint64_t bytes_read() const { return offset_; }
-  /// Of the file, when it was last looked at.
+  /// Size of the file when it was last looked at.
   std::uint64_t bytes() const { return bytes_; }
 
  private:

@@ -33,8 +33,8 @@ struct Window {
   int columns = 1;
 };
 
-/// What a line through all points looks like at this size: the lowest and the highest point of each column,
-/// and one neighbour on either side of the window, as lines lead there. All points where they are few.
+/// Points whose line looks like that through all of them: the lowest and the highest of each column, and one
+/// neighbour on either side of the window, as lines lead there. All points where they are few.
 std::vector<Point> thinned(std::span<const Point> points, const Window& window);
 
 /// The mean of several runs and one standard deviation to either side.

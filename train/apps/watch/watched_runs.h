@@ -15,7 +15,7 @@
 
 namespace moh::watch {
 
-/// What is known of a run without its numbers.
+/// A run as it is listed, without its numbers.
 struct ListedRun {
   int id = 0;        ///< stays the same
   RunStatus status;  ///< state "" until it was looked at

@@ -11,7 +11,7 @@ namespace moh {
 /// "*" is a path, too; nothing for any other target.
 std::optional<std::string> path_of_target(std::string_view target);
 
-/// What stands behind the first '?' of a target, without a fragment; "" if there is none.
+/// The query of a target, behind its first '?' and without a fragment; "" if there is none.
 std::string query_of_target(std::string_view target);
 /// The value of `name` in a query such as "runs=1,2&name=train%2Floss", unescaped, '+' as a space; nothing
 /// without that name.

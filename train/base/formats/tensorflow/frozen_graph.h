@@ -12,7 +12,7 @@
 
 namespace moh {
 
-/// What a batch normalisation of a graph does beside its constants (BatchNormWithGlobalNormalization).
+/// Attributes of a batch normalisation of a graph, beside its constants (BatchNormWithGlobalNormalization).
 struct GraphNorm {
   double epsilon = 0;   ///< added to the variance
   bool scales = false;  ///< by gamma, which is ignored otherwise

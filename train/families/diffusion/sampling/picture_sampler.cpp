@@ -21,7 +21,7 @@ RandomKey key_of(std::uint64_t seed, std::int64_t number) {
   return {seed, kPictureStream | static_cast<std::uint64_t>(number)};
 }
 
-/// Of a flow, whose steps are times, the whole process, which it does not read.
+/// The process of the samplers of discrete steps; a flow, whose steps are times, reads none.
 NoiseSchedule schedule_of(const SampleOptions& options) {
   if (options.objective == DiffusionObjective::kFlow) return NoiseSchedule::linear(kDiffusionSteps);
   return NoiseSchedule::linear(kDiffusionSteps).respaced(steps_of(options.steps, kDiffusionSteps));

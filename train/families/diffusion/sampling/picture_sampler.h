@@ -36,7 +36,7 @@ class PictureSampler {
 
  private:
   Tensor noise(std::span<const std::int64_t> numbers, std::int64_t use) const;
-  /// What the model makes in the steps of the process, and along a flow; undefined if `stop` returned true.
+  /// Samples by the steps of the process, and along a flow; undefined if `stop` returned true.
   Tensor back_by_steps(std::span<const std::int64_t> numbers, std::span<const std::int64_t> labels,
                        FunctionRef<bool()> stop) const;
   Tensor along_flow(std::span<const std::int64_t> numbers, std::span<const std::int64_t> labels,
