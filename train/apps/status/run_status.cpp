@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <cmath>
+#include <exception>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -159,6 +161,18 @@ RunStatus status_of(const fs::path& run, double now) {
   status.state = state_of(run, status);
   if (!status.state.starts_with("running")) status.seconds_left.reset();
   return status;
+}
+
+RunStatus status_or_unreadable(const fs::path& run) {
+  using std::chrono::system_clock;
+  try {
+    return status_of(run, std::chrono::duration<double>(system_clock::now().time_since_epoch()).count());
+  } catch (const std::exception&) {
+    RunStatus status;
+    status.folder = run;
+    status.state = "unreadable";
+    return status;
+  }
 }
 
 }  // namespace moh

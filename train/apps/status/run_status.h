@@ -35,5 +35,8 @@ std::vector<std::filesystem::path> run_folders(const std::filesystem::path& path
 /// Reads metrics.jsonl once, whatever its length, and config.yaml. `now`: seconds since 1970 UTC. Throws
 /// DataError for a metrics.jsonl that cannot be read or has a record that is no JSON object.
 RunStatus status_of(const std::filesystem::path& run, double now);
+/// status_of() of this moment for views of many runs: the state of a run of which it cannot be told is
+/// "unreadable".
+RunStatus status_or_unreadable(const std::filesystem::path& run);
 
 }  // namespace moh

@@ -10,7 +10,6 @@
 #include <thread>
 #include <utility>
 
-#include "core/error.h"
 #include "train/apps/status/status_report.h"
 #include "train/base/io/printable.h"
 #include "train/base/log/console.h"
@@ -48,17 +47,9 @@ std::string cut(const std::string& line, int columns) {
 }
 
 std::vector<std::string> status_lines(const std::vector<fs::path>& folders) {
-  const double now =
-      std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
   std::vector<RunStatus> runs;
   for (const fs::path& folder : folders) {
-    try {
-      runs.push_back(status_of(folder, now));
-    } catch (const DataError&) {
-      runs.emplace_back();
-      runs.back().state = "unreadable";
-      runs.back().folder = folder;
-    }
+    runs.push_back(status_or_unreadable(folder));
     runs.back().folder = printable_path(folder);
   }
   std::vector<std::string> lines;

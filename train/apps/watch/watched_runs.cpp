@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <exception>
 #include <optional>
 #include <set>
 #include <utility>
@@ -21,22 +20,6 @@ constexpr std::chrono::milliseconds kPause(200);
 /// The memory of all runs together.
 constexpr DataLimits kAll = {std::size_t{16} << 20, std::size_t{64} << 20};
 constexpr std::size_t kFewRuns = 4;
-
-double unix_seconds() {
-  using std::chrono::system_clock;
-  return std::chrono::duration<double>(system_clock::now().time_since_epoch()).count();
-}
-
-RunStatus status_or_fault(const fs::path& run) {
-  try {
-    return status_of(run, unix_seconds());
-  } catch (const std::exception&) {
-    RunStatus status;
-    status.folder = run;
-    status.state = "unreadable";
-    return status;
-  }
-}
 
 }  // namespace
 
@@ -130,7 +113,7 @@ bool WatchedRuns::look_at_one() {
   const std::uintmax_t size = fs::file_size(folder / "metrics.jsonl", none);
   const std::uintmax_t bytes = none ? 0 : size;
   std::optional<RunStatus> status;
-  if (unseen || bytes != before) status = status_or_fault(folder);
+  if (unseen || bytes != before) status = status_or_unreadable(folder);
   Settings settings;
   if (unsettled) settings = settings_of(folder);
   const std::scoped_lock lock(mutex_);
