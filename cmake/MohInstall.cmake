@@ -22,7 +22,7 @@ install(DIRECTORY configs DESTINATION ${CMAKE_INSTALL_DATADIR}/moh)
 
 # Scripts of several files lie beside the configurations, as in the source tree (scripts/places.py); their commands are links to them.
 set(scripts_folder ${CMAKE_INSTALL_DATADIR}/moh/scripts)
-foreach(module metric_targets model_settings places resolved_config seeded_runs)
+foreach(module metric_targets model_settings output_scores places resolved_config seeded_runs)
   install(FILES scripts/${module}.py DESTINATION ${scripts_folder})
 endforeach()
 install(DIRECTORY scripts/lm_harness scripts/parquet_import scripts/reproduction DESTINATION ${scripts_folder} PATTERN __pycache__ EXCLUDE)

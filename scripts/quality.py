@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """Trains several configurations with several seeds and prints a Markdown table of their scores on held-out data: the loss
-of language models, top-1 of image classifiers, loss or BLEU of models that translate.
+of language models, top-1 of image classifiers, loss or BLEU of models that translate, loss or FID of diffusion models.
 
     scripts/quality.py --data input.txt --out runs/quality
     scripts/quality.py --data cifar10 --out runs/cifar10 --configs configs/vit/cifar10_{transnext_dense,moh_75,moh_50}.yaml
     scripts/quality.py --data /usr/share/locale/de/LC_MESSAGES --out runs/translation --bleu 4 --configs configs/translation/small_{dense,moa,moh_75}.yaml
+    scripts/quality.py --data cifar10 --out runs/dit --fid cifar10/test --features-from runs/classifier --configs configs/dit/cifar10_{dense,moh_75}.yaml
 
 DATA is a text or pairs of sentences, of which a part is held out, or a folder with train/ and test/, of a folder of pictures for each
 class. Each run is `moh train CONFIG data.train=DATA seed=SEED output.dir=OUT/NAME_SEED`, with the settings given after `--` added.
@@ -16,15 +17,12 @@ configuration, seed by seed.
 """
 
 import argparse
-import json
 import pathlib
-import subprocess
 import urllib.parse
 from dataclasses import dataclass
 
+import output_scores
 import seeded_runs
-
-BLEU = pathlib.Path(__file__).resolve().with_name("bleu.sh")
 
 
 @dataclass(frozen=True)
@@ -56,15 +54,13 @@ class Result:
 def add_arguments(parser):
     """Options of a script that compares rows over seeds."""
     parser.add_argument("--seeds", type=seeded_runs.seeds, default=[1, 2, 3], help="1,2,3")
-    parser.add_argument("--bleu", type=int, metavar="N",
-                        help="score held-out sentences, translated by the mean of a run's last N checkpoints, with scripts/bleu.sh")
+    output_scores.add_arguments(parser)
 
 
 def parsed(parser, parse):
     """The options that parse() finds, where they can be followed."""
     options = parse()
-    if options.bleu and not BLEU.exists():
-        parser.error(f"--bleu: expected {BLEU}, which is in the source tree alone")
+    output_scores.check(parser, options)
     return options
 
 
@@ -83,34 +79,6 @@ def run_of(arguments, row, seed):
                            (*row.settings, f"seed={seed}", *seeded_runs.settings_of(arguments)))
 
 
-def bleu(arguments, run):
-    """BLEU of the run's held-out pairs, computed once; its signature stays beside it, in bleu.json of the run."""
-    note, averaged = run.folder / "bleu.json", run.folder / "averaged"
-    if not note.exists() or (found := json.loads(note.read_text(encoding="utf-8")))["checkpoints"] != arguments.bleu:
-        translated, references = run.folder / "translated.txt", run.folder / "references.txt"
-        moh(arguments, "convert", "--from", run.folder, "--average", arguments.bleu, "--to", averaged, "--format", "moh", "--overwrite")
-        moh(arguments, "translate", "--checkpoint", averaged, "--held-out", "--references", references, "--output", translated, "--beam", 4,
-            "--overwrite")
-        scores = json.loads(output_of([BLEU, translated, references, "--json"]))
-        found = {"checkpoints": arguments.bleu, **scores}
-        seeded_runs.write_atomically(note, json.dumps(found) + "\n")
-    return found["BLEU"]["score"]
-
-
-def moh(arguments, *command):
-    output_of([arguments.moh, *command])
-
-
-def output_of(command):
-    try:
-        done = subprocess.run(list(map(str, command)), stdout=subprocess.PIPE, text=True)
-    except OSError as error:
-        raise seeded_runs.no_program(error) from error
-    if done.returncode != 0:
-        raise seeded_runs.Refused(f"{' '.join(map(str, command))} ended with code {done.returncode}; its error is above")
-    return done.stdout
-
-
 def score(folder):
     """What ranks models, of the evaluation after the last step: top-1 in percent, or else the loss."""
     evaluation = seeded_runs.last_evaluation(folder)
@@ -118,9 +86,9 @@ def score(folder):
 
 
 def measure(arguments, run):
-    """The name of what ranks models, BLEU where that is asked for, and its value after the last step."""
-    if arguments.bleu:
-        return "BLEU", bleu(arguments, run)
+    """The name of what ranks models, of their outputs where that is asked for, and its value after the last step."""
+    if found := output_scores.measure(arguments, run):
+        return found
     return "top-1, %" if "top1" in seeded_runs.last_evaluation(run.folder) else "loss", score(run.folder)
 
 

@@ -24,6 +24,7 @@ import re
 import shlex
 import sys
 
+import output_scores
 import places
 import quality
 import seeded_runs
@@ -106,7 +107,7 @@ def rows_of(words, common):
 def check(arguments, rows):
     """Refuses what the last row would be refused for hours later."""
     for row in rows:
-        quality.moh(arguments, "config", places.shipped(row.config), *row.settings, *seeded_runs.settings_of(arguments))
+        output_scores.moh(arguments, "config", places.shipped(row.config), *row.settings, *seeded_runs.settings_of(arguments))
 
 
 def record(arguments, result, first):

@@ -3,11 +3,9 @@ paper's table. They rank models by one yardstick, and are not those of Inception
 
 import json
 import pathlib
-import subprocess
 
+import output_scores
 import seeded_runs
-
-from . import moh
 
 PICTURES, STEPS, BATCH = 2048, 50, 64
 SCORES = ("fid", "sfid", "inception_score", "precision", "recall")  # as `moh eval fid` calls them
@@ -36,12 +34,7 @@ def scores(arguments, run, guidance=1.0):
     tail = "" if guidance == 1 else f"_cfg_{guidance:g}"
     note, folder = run.folder / f"fid{tail}.json", run.folder / f"samples{tail}"
     if not note.exists():
-        command = [arguments.moh, "sample", "--checkpoint", run.folder, "--out", folder, "-n", PICTURES, "--cfg", f"{guidance:g}", "--steps",
-                   STEPS, "--batch-size", BATCH, "--set", f"threads={arguments.threads}"]
-        result = subprocess.run(list(map(str, command)), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, check=False)
-        if result.returncode != 0:
-            raise seeded_runs.Refused(f"{run.name}: moh sample ended with code {result.returncode}:\n{result.stderr.strip()}")
-        (found,) = moh.ask(arguments.moh, "eval", "fid", "--features-from", arguments.classifier, reference(arguments), folder,
-                           "--threads", arguments.threads)
+        sampling = ["-n", PICTURES, "--cfg", f"{guidance:g}", "--steps", STEPS, "--batch-size", BATCH]
+        found = output_scores.judged_images(arguments, run, folder, sampling, ["--features-from", arguments.classifier], reference(arguments))
         seeded_runs.write_atomically(note, json.dumps(found) + "\n")
     return json.loads(note.read_text(encoding="utf-8"))

@@ -1,5 +1,6 @@
 """scripts/ablate.py, quality.py and recovery.py: they train with seeds, go on where they were stopped, and print what they found."""
 
+import json
 import os
 import pathlib
 import re
@@ -107,7 +108,7 @@ class Quality(support.MohTest):
 
     def test_scores_of_translations(self):
         # sacreBLEU is not everywhere: the share of equal lines, in percent, stands in for its score.
-        for name in ("places.py", "quality.py", "seeded_runs.py"):
+        for name in ("output_scores.py", "places.py", "quality.py", "seeded_runs.py"):
             shutil.copy(SCRIPT.with_name(name), self.folder)
         self.write("bleu.sh", """#!/bin/sh
 awk 'NR == FNR { line[NR] = $0; next } { same += line[FNR] == $0 } END { printf "{\\"BLEU\\": {\\"score\\": %.6f}}", 100 * same / FNR }' "$1" "$2"
@@ -140,6 +141,48 @@ awk 'NR == FNR { line[NR] = $0; next } { same += line[FNR] == $0 } END { printf 
         self.assertEqual(note.stat().st_mtime_ns, before)
         table(1)
         self.assertGreater(note.stat().st_mtime_ns, before)
+
+    def test_distances_of_images(self):
+        self.write("judge.yaml", """\
+task: image_classification
+output: {dir: judge}
+model: {architecture: vit, classes: 8, image_size: 8, vit: {patch_size: 4, hidden: 24, layers: 1, heads: 2}}
+data: {drawn: 32, drawn_validation: 16}
+train: {steps: 2, batch_size: 8}
+""")
+        self.moh("train", "judge.yaml")
+        self.write("dit.yaml", support.DIT_RUN)
+        self.write("one.yaml", "include: dit.yaml\nmodel: {moh: {top_k: [1, 0]}}\n")
+        self.moh("train", "dit.yaml", "output.dir=reference")
+        self.moh("sample", "--checkpoint", "reference", "--out", "images", "-n", 12, "--steps", 2)
+
+        def table(count, *configs):
+            return self.quality("--fid", "images", "--features-from", "judge", "--sampling", f"-n {count} --steps 2 --cfg 1", "--data", "none",
+                                "--configs", *configs, "--out", "out", settings=("data.train=[]", "data.validation=[]", "data.drawn=64"))
+
+        head, _, dense, one = table(10, "dit.yaml", "one.yaml")
+        self.assertEqual(head[4:], ["Fréchet distance, mean", "to the first"])
+        distances = [json.loads((self.folder / f"out/one_{seed}/fid.json").read_text())["fid"] for seed in (1, 2)]
+        self.assertEqual(one[2:4], [f"{distance:.2f}" for distance in distances])
+        self.moh("sample", "--checkpoint", "out/one_2", "--out", "again", "-n", 10, "--steps", 2, "--cfg", 1)
+        found = self.moh("eval", "fid", "--features-from", "judge", "images", "again", "--json")
+        self.assertEqual(json.loads(next(line for line in found.splitlines() if line.startswith("{")))["fid"], distances[1])
+        # What is scored is not drawn again, but for other options.
+        image = self.folder / "out/dit_1/drawn/000000.png"
+        before = image.stat().st_mtime_ns
+        self.assertEqual(table(10, "dit.yaml")[2], [*dense[:5], "0"])
+        self.assertEqual(image.stat().st_mtime_ns, before)
+        table(6, "dit.yaml")
+        self.assertFalse((self.folder / "out/dit_1/drawn/000006.png").exists())
+
+    def test_scores_that_cannot_be_had_are_refused(self):
+        for options, message in ((("--fid", "images"), "expected --features FILE or --features-from RUN"),
+                                 (("--features-from", "judge"), "expected --features FILE or --features-from RUN"),
+                                 (("--fid", "images", "--features-from", "judge", "--bleu", "2"), "expected one of them")):
+            refused = subprocess.run([sys.executable, "-B", SCRIPT.parent / "quality.py", "--data", "none", *options], capture_output=True,
+                                     text=True, cwd=self.folder, timeout=support.TIMEOUT_SECONDS)
+            self.assertEqual(refused.returncode, 2)
+            self.assertIn(message, refused.stderr)
 
 
 class Recovery(support.MohTest):
