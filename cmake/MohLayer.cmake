@@ -18,6 +18,15 @@ function(moh_unity target)
   endif()
 endfunction()
 
+# moh_loops(FILE...): files of the directory's targets that are optimised even where instrumented code is not: their loops would take
+# longer than their compilation.
+function(moh_loops)
+  if(MOH_SANITIZE)
+    set_property(SOURCE ${ARGV} APPEND PROPERTY COMPILE_OPTIONS -O1)
+    set_property(SOURCE ${ARGV} PROPERTY SKIP_PRECOMPILE_HEADERS ON) # which were compiled without
+  endif()
+endfunction()
+
 # moh_layer(NAME [OBJECT] [COLD] [WITHOUT FOLDER...] [PRECOMPILE HEADER...] DEPENDS LAYER... SOURCES FILE...)
 #
 # One library per layer, and per room of train/ (NAME is then train/ROOM). Each has its own include root, which contains

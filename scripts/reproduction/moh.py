@@ -1,5 +1,6 @@
 """What is asked of the program: plans, the time of a step, attention's time. Each is a command of moh with --json."""
 
+import functools
 import json
 import subprocess
 
@@ -28,6 +29,11 @@ def version(moh):
 
 def plan(moh, config, settings=()):
     """`moh plan`, with the name of an input in place: `flops_per_item`, `items_per_step`."""
+    return planned(moh, config, tuple(settings))
+
+
+@functools.cache  # rows of a table share trainings
+def planned(moh, config, settings):
     (found,) = ask(moh, "plan", config, *settings)
     for key, name in (("flops_per_", "flops_per_item"), ("_per_step", "items_per_step")):
         found[name] = next(value for field, value in found.items() if key in field and not field.endswith("_dense"))
