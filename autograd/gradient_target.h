@@ -42,4 +42,7 @@ class GradientTarget {
 /// tensor. Undefined if it is the first, if the input is a leaf, or if others hold the tensor.
 Tensor gradient_sum_of_input(std::size_t input);
 
+/// Likewise: whether these inputs are one variable, whose gradient the op may give once.
+bool are_one_input(std::size_t a, std::size_t b);
+
 }  // namespace moh

@@ -376,6 +376,7 @@ class BackwardPass {
   }
 
   friend Tensor moh::gradient_sum_of_input(std::size_t input);
+  friend bool moh::are_one_input(std::size_t a, std::size_t b);
 
   static thread_local BackwardPass* current;
   Node* visited_ = nullptr;    // whose `backward` runs
@@ -397,6 +398,15 @@ Tensor gradient_sum_of_input(std::size_t input) {
   if (!to.node) return {};
   const Tensor& sum = pass->sum_at(to);
   return sum.defined() && sum.is_unique() ? sum : Tensor();
+}
+
+bool are_one_input(std::size_t a, std::size_t b) {
+  const BackwardPass* const pass = BackwardPass::current;
+  MOH_CHECK(pass != nullptr && pass->visited_ != nullptr, "only the backward pass of an op has inputs");
+  const Edge &first = pass->visited_->inputs[a], &second = pass->visited_->inputs[b];
+  if (!first.leads_somewhere() || !second.leads_somewhere()) return false;
+  if (first.node || second.node) return first.node == second.node && first.output == second.output;
+  return Engine::identity(first.leaf) == Engine::identity(second.leaf);
 }
 
 void backward(std::span<const Variable> outputs, std::span<const Tensor> seeds) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "core/dtype.h"
+#include "ops/dropout/dropout_mask.h"
 #include "ops/gradient_destination.h"
 #include "ops/op.h"
 
@@ -17,21 +18,39 @@ struct NormAffine {
   std::int64_t stride = 0;
 };
 
-/// The gradients of an affine map, [groups, D] each with affine.stride elements between groups: both, or
-/// neither.
+/// The residual branch that is added to x before the norm. The rows form `samples` groups of equal length, as
+/// those of an affine map do.
 template <class T>
-struct NormSums {
+struct NormBranch {
+  const T* value = nullptr;  ///< [N, D]; null: nothing is added. Read in the backward pass with gates alone
+  const T* gates = nullptr;  ///< [samples, D] with row stride `stride`; null: ones
+  DropoutMask mask = {};     ///< of the samples; where there are gates, none is dropped
+  std::int64_t samples = 1;
+  std::int64_t stride = 0;
+};
+
+/// Gradients, of which those of weight and bias, [groups, D] with affine.stride elements between groups, are
+/// computed both, or neither.
+template <class T>
+struct LayerNormGradients {
+  T* x = nullptr;                       ///< [N, D]; on a GPU it may be dsum
+  T* branch = nullptr;                  ///< [N, D]; null: it is that of x
+  GradientDestination<T> gates;         ///< [samples, D]
   GradientDestination<T> bias, weight;  ///< a CPU wants the weight's right behind the bias'
 };
 
-/// Kernels of layer_norm over N rows of width D; outputs are overwritten. x, y, dx, dy [N, D]; mean, r [N];
-/// with `adds`, on a GPU only, dx is not overwritten but added to.
+/// Kernels of layer norms over N rows of width D; outputs are overwritten. x, sum, y, dy, dsum [N, D]; mean,
+/// r [N]. In the backward pass x is the sum; dsum, which the gradient of x gets too, may be null.
 template <class Backend, class T>
 struct LayerNormKernels {
-  static void forward(const T* x, const NormAffine<T>& affine, T* y, Acc<T>* mean, Acc<T>* r, Rows rows,
-                      double eps);
-  static void backward(const T* dy, const T* x, const NormAffine<T>& affine, const Acc<T>* mean,
-                       const Acc<T>* r, T* dx, bool adds, const NormSums<T>& sums, Rows rows);
+  /// Without a branch, `sum` is not written. It is rounded to T before it is normalised; on a CPU, so is the
+  /// product with a mask's factor.
+  static void forward(const T* x, const NormBranch<T>& branch, T* sum, const NormAffine<T>& affine, T* y,
+                      Acc<T>* mean, Acc<T>* r, Rows rows, double eps);
+  /// The gradient of a branch is the product of its factor and the gradient of x as rounded to T.
+  static void backward(const T* dy, const T* dsum, const T* x, const NormBranch<T>& branch,
+                       const NormAffine<T>& affine, const Acc<T>* mean, const Acc<T>* r,
+                       const LayerNormGradients<T>& to, Rows rows);
 };
 
 }  // namespace moh

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "autograd/variable.h"
+#include "ops/norm/residual_branch.h"
 
 namespace moh {
 
@@ -9,10 +10,6 @@ namespace moh {
 /// (float64 for float64). Saves x, w, r. Throws ShapeError, DTypeError, DeviceError, ValueError.
 Variable rms_norm(const Variable& x, const Variable& w, double eps);
 
-/// Results of add_rms_norm: the residual stream, and its norm.
-struct AddedAndNormed {
-  Variable sum, normed;
-};
 /// sum = x + branch, rounded to its dtype, and rms_norm(sum, w, eps), in one pass over memory instead of two.
 /// x and branch [..., D]; without a branch, sum is x, and its gradient is added to that of the norm in the
 /// same pass. Saves sum, w, r. Throws as rms_norm.

@@ -132,9 +132,9 @@ class Bench(unittest.TestCase):
 
     def test_ops(self):
         # All but those with a vocabulary, whose tables are too large here.
-        names = ("rms_norm", "add_rms_norm", "layer_norm", "silu", "swiglu", "gelu", "add", "scale", "dropout", "softmax",
-                 "layer_norm_modulate", "group_norm", "gate_residual", "drop_path", "patchify", "unpatchify", "query_norm_logits",
-                 "route_heads", "build_head_lists", "scale_heads", "sigmoid_gate", "sigmoid_gate_of_elements", "sigmoid_top_k",
+        names = ("rms_norm", "add_rms_norm", "layer_norm", "add_layer_norm", "silu", "swiglu", "gelu", "add", "scale", "dropout",
+                 "softmax", "layer_norm_modulate", "add_layer_norm_modulate", "group_norm", "gate_residual", "drop_path", "patchify",
+                 "unpatchify", "query_norm_logits", "route_heads", "build_head_lists", "scale_heads", "sigmoid_gate", "sigmoid_gate_of_elements", "sigmoid_top_k",
                  "mix_experts", "spread_to_experts", "gather_heads", "scatter_heads", "append_slot_sum", "gather_pairs",
                  "scatter_pairs", "append_to_cache", "attention_decode", "grad_norm", "adamw", "ema", "embedding_of_text")
         records = self.records("ops", "--device", "cuda", "--dtype", "bf16", "--megabytes", 1, "--only", ",".join(names),

@@ -35,6 +35,19 @@ StreamingCase make_layer_norm_modulate(Placement placement, std::int64_t bytes) 
           [=] { return layer_norm_modulate(input(in.x), input(in.modulation), kShift, 1e-6); }};
 }
 
+/// The branch with its gates in the same modulation. Backward reads the gradients of both results, the sum
+/// and the branch, and writes the gradients of x and of the branch.
+StreamingCase make_add_layer_norm_modulate(Placement placement, std::int64_t bytes) {
+  const Modulated in = modulated(placement, bytes);
+  const Tensor branch = random_tensor(in.x.shape(), placement, 3);
+  return {to_string(in.x.shape()), 4 * bytes_of(in.x), 6 * bytes_of(in.x), [=] {
+            const Variable rows = input(in.modulation);
+            const AddedAndNormed y = add_layer_norm_modulate(
+                input(in.x), {.value = input(branch), .modulation = rows, .gate = kGate}, rows, kShift, 1e-6);
+            return std::vector{y.sum, y.normed};
+          }};
+}
+
 /// Images of an autoencoder, [B, 64, 64, 128], in 32 groups.
 StreamingCase make_group_norm(Placement placement, std::int64_t bytes) {
   constexpr std::int64_t kSide = 64, kChannels = 128, kGroups = 32;
@@ -145,6 +158,7 @@ std::vector<StreamingFamily> of_images() {
       {"conv2d", make_conv2d},
       {"depthwise_conv2d", make_depthwise_conv2d},
       {"layer_norm_modulate", make_layer_norm_modulate},
+      {"add_layer_norm_modulate", make_add_layer_norm_modulate},
       {"group_norm", make_group_norm},
       {"gate_residual", make_gate_residual},
       {"diffusion_loss", make_diffusion_loss},

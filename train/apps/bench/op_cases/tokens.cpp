@@ -111,6 +111,12 @@ std::vector<StreamingFamily> of_tokens() {
            [](const Inputs& in) {
              return layer_norm(in[0], vector_of(1.0, in[0]), vector_of(0.0, in[0]), kEps);
            }),
+      rows("add_layer_norm", 2, 4, 4,
+           [](const Inputs& in) {
+             const Variable weight = vector_of(1.0, in[0]), bias = vector_of(0.0, in[0]);
+             const AddedAndNormed y = add_layer_norm(in[0], {in[1]}, weight, bias, kEps);
+             return std::vector{y.sum, y.normed};
+           }),
       // The result, and its gradient, are half as wide.
       rows("swiglu", 1, 1.5, 2.5, [](const Inputs& in) { return swiglu(in[0]); }),
       rows("relu", 1, 2, 3, [](const Inputs& in) { return relu(in[0]); }),
