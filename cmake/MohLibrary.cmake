@@ -102,6 +102,7 @@ set(MOH_HEADERS_BEHIND
   models/layers/conv2d.h
   models/layers/head_set.h
   models/layers/per_layer.h
+  models/layers/residual_stream.h
   models/layers/shared_masks.h
   models/layers/switch_head.h
   models/layers/switch_head_config.h
@@ -118,6 +119,7 @@ set(MOH_HEADERS_BEHIND
   models/vision/transnext_layers.h
   ops/attention/aggregated_attention.h
   ops/loss/divisor.h
+  ops/norm/residual_branch.h
   ops/optim/adamw.h
   train/comm/communicator.h
   train/base/io/input_file.h

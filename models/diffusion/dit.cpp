@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <string>
+#include <utility>
 
 #include "autograd/recompute.h"
 #include "core/allocator.h"
@@ -12,7 +13,6 @@
 #include "models/layers/run_layer.h"
 #include "ops/activation/silu.h"
 #include "ops/elementwise/add.h"
-#include "ops/elementwise/gate_residual.h"
 #include "ops/embedding/embedding.h"
 #include "ops/linalg/gelu_mlp.h"
 #include "ops/norm/layer_norm.h"
@@ -49,6 +49,16 @@ bool is_normal(const std::string& name) {
   return name.starts_with("t_embedder.") || name.starts_with("y_embedder.");
 }
 
+/// The norm whose shift is row `first` of a modulation, and its scale the next one.
+struct AdaptiveNorm {
+  Variable modulation;
+  std::int64_t first;
+
+  AddedAndNormed after_adding(const Variable& x, const ResidualBranch& branch) const {
+    return add_layer_norm_modulate(x, branch, modulation, first, kNormEps);
+  }
+};
+
 /// Half the width of Xavier's uniform distribution of a matrix [outputs, inputs...].
 double xavier_bound(const Tensor& matrix) {
   const auto outputs = matrix.dim(0), inputs = matrix.numel() / outputs;
@@ -77,28 +87,28 @@ DitBlock::DitBlock(const DitConfig& c, const HeadRoutingOptions& routing, std::i
   add_child("adaLN_modulation.1", modulation_);
 }
 
-LayerOutput DitBlock::forward(const Variable& x, const Variable& of_samples,
-                              const ForwardContext& context) const {
+StreamOutput DitBlock::forward(ResidualStream stream, const Variable& of_samples,
+                               const ForwardContext& context) const {
   // One gradient of a block, whoever reads the condition in it: recomputed blocks add theirs in the same
   // order.
   const Variable condition = reshape(of_samples, of_samples.shape());
-  const Variable rows = reshape(modulation_(condition), {x.dim(0), kBlockRows, x.dim(2)});
-  const auto normed = [&](const Variable& of, std::int64_t first) {
-    return layer_norm_modulate(of, rows, first, kNormEps);
-  };
-  const Variable attended = normed(x, 0);
-  LayerOutput attention = attn_.forward(attended, context, condition);
-  const Variable y = gate_residual(x, attention.y, rows, kAttentionGate), of_mlp = normed(y, kMlpShift);
-  const Variable mlp = gelu_mlp(of_mlp, fc1_.weight(), fc1_.bias(), fc2_.weight(), fc2_.bias(),
-                                GeluForm::kTanh, recomputes_mlp(recompute_));
+  const Variable rows = reshape(modulation_(condition), {of_samples.dim(0), kBlockRows, of_samples.dim(1)});
+  const AddedAndNormed input = std::exchange(stream, {}).normed(AdaptiveNorm{rows, 0});
+  LayerOutput attention = attn_.forward(input.normed, context, condition);
+  const AddedAndNormed of_mlp =
+      ResidualStream{input.sum, {.value = std::move(attention.y), .modulation = rows, .gate = kAttentionGate}}
+          .normed(AdaptiveNorm{rows, kMlpShift});
+  Variable mlp = gelu_mlp(of_mlp.normed, fc1_.weight(), fc1_.bias(), fc2_.weight(), fc2_.bias(),
+                          GeluForm::kTanh, recomputes_mlp(recompute_));
   if (recomputes_norms(recompute_)) {
-    const auto again = [rows = rows.detach()](const Variable& of, std::int64_t first) {
-      return [=] { return layer_norm_modulate(of, rows, first, kNormEps); };
+    const auto again = [rows = rows.detach()](const AddedAndNormed& of, std::int64_t first) {
+      return [=, sum = of.sum.detach()] { return layer_norm_modulate(sum, rows, first, kNormEps); };
     };
-    recompute_when_read(attended, again(x.detach(), 0));
-    recompute_when_read(of_mlp, again(y.detach(), kMlpShift));
+    recompute_when_read(input.normed, again(input, 0));
+    recompute_when_read(of_mlp.normed, again(of_mlp, kMlpShift));
   }
-  return {gate_residual(y, mlp, rows, kMlpGate), std::move(attention.routing), {}};
+  return {{of_mlp.sum, {.value = std::move(mlp), .modulation = rows, .gate = kMlpGate}},
+          std::move(attention.routing)};
 }
 
 Dit::Dit(const DitConfig& config, Placement placement)
@@ -196,21 +206,22 @@ Variable Dit::condition_of(const DitInput& input) const {
   return silu(add(time, embedding(label_table_, input.labels)));
 }
 
-LayerOutput Dit::run_block(const DitBlock& block, const Variable& x, const Variable& condition,
-                           const ForwardContext& context) const {
-  return run_layer(
-      config_.recompute, std::vector<Variable>{x, condition}, context,
-      [&block, context](const std::vector<Variable>& in) { return block.forward(in[0], in[1], context); });
+StreamOutput Dit::run_block(const DitBlock& block, ResidualStream stream, const Variable& condition,
+                            const ForwardContext& context) const {
+  return run_layer(config_.recompute, std::move(stream), condition, context,
+                   [&block, context](ResidualStream in, const Variable& of_samples) {
+                     return block.forward(std::move(in), of_samples, context);
+                   });
 }
 
 std::vector<Tensor> Dit::tokens_after_blocks(const DitInput& input) const {
   const MathModeScope mode(placement().math);
   const Variable condition = condition_of(input);
-  Variable x = tokens_of(input.images);
+  ResidualStream stream{tokens_of(input.images)};
   std::vector<Tensor> outputs;
   for (const auto& block : blocks_) {
-    x = run_block(*block, x, condition, {}).y;
-    outputs.push_back(x.value());
+    stream = run_block(*block, std::move(stream), condition, {}).stream;
+    outputs.push_back(stream.sum().value());
   }
   return outputs;
 }
@@ -223,16 +234,16 @@ DitOutput Dit::forward(const DitInput& input, const ForwardContext& context) con
     throw ShapeError(error_message("dit", "images", to_string(expected), to_string(input.images.shape())));
   require_per_layer("dit", context, c.layers);
   const Variable condition = condition_of(input);
-  Variable x = tokens_of(input.images);
+  ResidualStream stream{tokens_of(input.images)};
   DitOutput output;
   for (const auto& block : blocks_) {
-    LayerOutput result = run_block(*block, x, condition, context);
-    x = std::move(result.y);
+    StreamOutput result = run_block(*block, std::move(stream), condition, context);
+    stream = std::move(result.stream);
     if (result.routing) output.routing.push_back(*std::move(result.routing));
   }
-  const Variable rows = reshape(final_modulation_(condition), {x.dim(0), kFinalRows, c.hidden});
+  const Variable rows = reshape(final_modulation_(condition), {condition.dim(0), kFinalRows, c.hidden});
   output.prediction =
-      unpatchify(final_(layer_norm_modulate(x, rows, 0, kNormEps)),
+      unpatchify(final_(std::exchange(stream, {}).normed(AdaptiveNorm{rows, 0}).normed),
                  {c.out_channels(), c.image_size, c.image_size}, c.patch_size, PatchOrder::kRowColumnChannel);
   return output;
 }

@@ -7,6 +7,7 @@
 #include "models/diffusion/dit_config.h"
 #include "models/layers/linear.h"
 #include "models/layers/moh_attention.h"
+#include "models/layers/residual_stream.h"
 #include "models/model.h"
 
 namespace moh {
@@ -41,8 +42,8 @@ class DitBlock : public Module {
   DitBlock(const DitConfig& config, const HeadRoutingOptions& routing, std::int64_t layer,
            Placement placement);
 
-  /// x [B, N, D], condition [B, D] after its SiLU, to [B, N, D].
-  LayerOutput forward(const Variable& x, const Variable& condition, const ForwardContext& context) const;
+  /// Of tokens [B, N, D]; condition [B, D] after its SiLU.
+  StreamOutput forward(ResidualStream stream, const Variable& condition, const ForwardContext& context) const;
   const HeadRouter* router() const { return attn_.router(); }
   HeadRouter* router() { return attn_.router(); }
 
@@ -83,8 +84,8 @@ class Dit : public Model {
   Variable tokens_of(const Variable& images) const;
   Variable times_of(const DitInput& input) const;
   Variable condition_of(const DitInput& input) const;
-  LayerOutput run_block(const DitBlock& block, const Variable& x, const Variable& condition,
-                        const ForwardContext& context) const;
+  StreamOutput run_block(const DitBlock& block, ResidualStream stream, const Variable& condition,
+                         const ForwardContext& context) const;
 
   DitConfig config_;
   Variable patch_weight_, patch_bias_, pos_embed_, label_table_;

@@ -1,16 +1,16 @@
 #pragma once
 
+#include <utility>
+
 #include "models/forward_context.h"
-#include "ops/dropout/drop_path.h"
-#include "ops/elementwise/add.h"
+#include "ops/norm/residual_branch.h"
 
 namespace moh {
 
-/// x plus the output of a residual branch, which in training is dropped for a share `rate` of the samples.
-inline Variable add_branch(const Variable& x, const Variable& branch, double rate,
-                           const ForwardContext& context) {
-  if (context.training && rate > 0) return add_drop_path(x, branch, rate, context.generator->next());
-  return add(x, branch);
+/// The output of a residual branch, which in training is dropped for a share `rate` of the samples.
+inline ResidualBranch branch_of(Variable output, double rate, const ForwardContext& context) {
+  if (context.training && rate > 0) return {std::move(output), rate, context.generator->next()};
+  return {std::move(output)};
 }
 
 }  // namespace moh

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "core/error.h"
 #include "models/module.h"
 #include "ops/norm/rms_norm.h"
 
@@ -12,8 +13,10 @@ class RmsNorm : public Module {
       : weight_(add_parameter("weight", {width}, placement)), eps_(eps) {}
 
   Variable operator()(const Variable& x) const { return rms_norm(x, weight_, eps_); }
-  AddedAndNormed after_adding(const Variable& x, const Variable& branch) const {
-    return add_rms_norm(x, branch, weight_, eps_);
+  /// The branch is added as it is.
+  AddedAndNormed after_adding(const Variable& x, const ResidualBranch& branch) const {
+    MOH_CHECK(branch.is_plain(), "add_rms_norm drops no samples, and has no gates");
+    return add_rms_norm(x, branch.value, weight_, eps_);
   }
   const Variable& weight() const { return weight_; }
   double eps() const { return eps_; }

@@ -1,6 +1,7 @@
 #include "models/layers/run_layer.h"
 
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "autograd/node.h"
@@ -92,6 +93,19 @@ LayerOutput run_layer(RecomputeLevel level, const Variable& x, const ForwardCont
                       const std::function<LayerOutput(const Variable&)>& layer) {
   return run_layer(level, std::vector<Variable>{x}, context,
                    [layer](const std::vector<Variable>& in) { return layer(in[0]); });
+}
+
+StreamOutput run_layer(
+    RecomputeLevel level, ResidualStream stream, const Variable& condition, const ForwardContext& context,
+    const std::function<StreamOutput(ResidualStream stream, const Variable& condition)>& layer) {
+  if (level != RecomputeLevel::kLayer) return layer(std::move(stream), condition);
+  LayerOutput result =
+      run_layer(level, std::vector<Variable>{std::exchange(stream, {}).sum(), condition}, context,
+                [layer](const std::vector<Variable>& in) -> LayerOutput {
+                  StreamOutput output = layer({in[0]}, in[1]);
+                  return {output.stream.sum(), std::move(output.routing), std::move(output.expert_balance)};
+                });
+  return {{std::move(result.y)}, std::move(result.routing), std::move(result.expert_balance)};
 }
 
 }  // namespace moh

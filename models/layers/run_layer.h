@@ -5,6 +5,7 @@
 
 #include "models/forward_context.h"
 #include "models/layers/head_routing.h"
+#include "models/layers/residual_stream.h"
 #include "models/recompute_level.h"
 
 namespace moh {
@@ -17,5 +18,11 @@ LayerOutput run_layer(RecomputeLevel level, const std::vector<Variable>& inputs,
 /// run_layer() for one input.
 LayerOutput run_layer(RecomputeLevel level, const Variable& x, const ForwardContext& context,
                       const std::function<LayerOutput(const Variable&)>& layer);
+
+/// Likewise for a layer between residual streams, and of what else its tokens are computed from, `condition`,
+/// which may be undefined. A layer that is recomputed keeps its inputs, and so begins and ends with a sum.
+StreamOutput run_layer(
+    RecomputeLevel level, ResidualStream stream, const Variable& condition, const ForwardContext& context,
+    const std::function<StreamOutput(ResidualStream stream, const Variable& condition)>& layer);
 
 }  // namespace moh

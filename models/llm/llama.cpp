@@ -113,24 +113,16 @@ LlamaOutput Llama::forward(const Tensor& tokens, const ForwardContext& context) 
   ResidualStream stream{embedding(model_.embed_tokens.weight, tokens.to(device()))};
   LlamaOutput output;
   for (const std::unique_ptr<LlamaLayer>& layer : model_.layers) {
-    LlamaLayer::Output result = run(*layer, stream, table, context);
+    StreamOutput result =
+        run_layer(config_.recompute, std::move(stream), {}, context,
+                  [&layer = *layer, table, context](ResidualStream in, const Variable& /*condition*/) {
+                    return layer.forward(std::move(in), table, context);
+                  });
     stream = std::move(result.stream);
     if (result.routing) output.routing.push_back(*std::move(result.routing));
   }
   output.logits = logits_of(stream);
   return output;
-}
-
-/// A layer that is recomputed has one input, which is kept, and so begins and ends with a sum.
-LlamaLayer::Output Llama::run(const LlamaLayer& layer, const ResidualStream& stream, const RopeTable& table,
-                              const ForwardContext& context) const {
-  if (config_.recompute != RecomputeLevel::kLayer) return layer.forward(stream, table, context);
-  LayerOutput result = run_layer(config_.recompute, stream.sum(), context,
-                                 [&layer, table, context](const Variable& in) -> LayerOutput {
-                                   LlamaLayer::Output output = layer.forward({in}, table, context);
-                                   return {output.stream.sum(), std::move(output.routing)};
-                                 });
-  return {{std::move(result.y)}, std::move(result.routing)};
 }
 
 KvCache Llama::make_cache(std::int64_t batch, std::int64_t capacity) const {

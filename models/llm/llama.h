@@ -69,8 +69,6 @@ class Llama : public Model {
 
  private:
   Variable logits_of(const ResidualStream& hidden) const;
-  LlamaLayer::Output run(const LlamaLayer& layer, const ResidualStream& stream, const RopeTable& table,
-                         const ForwardContext& context) const;
   bool counts_in_heads() const;
   RopeTable rows_after(std::int64_t before, std::int64_t count) const;
   RopeTable next_rows(std::span<const std::int64_t> counts, std::span<KvCache* const> caches) const;

@@ -1,6 +1,7 @@
 #include "models/llm/llama_layers.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "autograd/node.h"
 #include "autograd/recompute.h"
@@ -310,26 +311,19 @@ LlamaLayer::LlamaLayer(const LlamaConfig& c, std::int64_t layer, Placement place
   add_child("mlp", mlp_);
 }
 
-Variable ResidualStream::sum() const {
-  return branch.defined() ? add(x, branch) : x;
-}
-
-AddedAndNormed ResidualStream::normed(const RmsNorm& norm) const {
-  return norm.after_adding(x, branch);
-}
-
-LlamaLayer::Output LlamaLayer::forward(const ResidualStream& stream, const RopeTable& table,
-                                       const ForwardContext& context) const {
-  const AddedAndNormed input = stream.normed(input_layernorm_);
+StreamOutput LlamaLayer::forward(ResidualStream stream, const RopeTable& table,
+                                 const ForwardContext& context) const {
+  const AddedAndNormed input = std::exchange(stream, {}).normed(input_layernorm_);
   LayerOutput attention = self_attn_.forward(input.normed, table, context);
-  const ResidualStream attended{input.sum, dropped(attention.y, dropout_, context)};
-  const AddedAndNormed of_mlp = attended.normed(post_attention_layernorm_);
+  const AddedAndNormed of_mlp =
+      ResidualStream{input.sum, {dropped(std::exchange(attention.y, {}), dropout_, context)}}.normed(
+          post_attention_layernorm_);
   const Variable mlp = mlp_(of_mlp.normed);
   if (recomputes_norms(recompute_)) {
     recompute_norm(input, input_layernorm_);
     recompute_norm(of_mlp, post_attention_layernorm_);
   }
-  return {{of_mlp.sum, dropped(mlp, dropout_, context)}, std::move(attention.routing)};
+  return {{of_mlp.sum, {dropped(mlp, dropout_, context)}}, std::move(attention.routing)};
 }
 
 Variable LlamaLayer::decode(const Variable& x, const RopeTable& table, LayerCache& cache) const {
@@ -342,7 +336,7 @@ Variable LlamaLayer::decode_each(const Variable& x, const RopeTable& table,
 }
 
 Variable LlamaLayer::after_attention(const Variable& x, const Variable& attention) const {
-  const auto [h, normed] = post_attention_layernorm_.after_adding(x, attention);
+  const auto [h, normed] = post_attention_layernorm_.after_adding(x, {attention});
   return add(h, mlp_(normed));
 }
 

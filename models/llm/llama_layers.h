@@ -8,6 +8,7 @@
 #include "models/layers/head_routing.h"
 #include "models/layers/linear.h"
 #include "models/layers/output_gate.h"
+#include "models/layers/residual_stream.h"
 #include "models/layers/rms_norm.h"
 #include "models/layers/switch_head.h"
 #include "models/llm/kv_cache.h"
@@ -114,27 +115,12 @@ class LlamaMlp : public Module {
   Linear gate_proj_, up_proj_, down_proj_;
 };
 
-/// Hidden states between two layers, whose last branch is not added yet: the next norm adds it in its own
-/// pass over memory.
-struct ResidualStream {
-  Variable x;            ///< [B, T, D]
-  Variable branch = {};  ///< likewise, or undefined
-
-  Variable sum() const;
-  /// The sum, and `norm` of it.
-  AddedAndNormed normed(const RmsNorm& norm) const;
-};
-
 /// x += attention(norm(x)); x += mlp(norm(x)), each branch with dropout when training.
 class LlamaLayer : public Module {
  public:
   LlamaLayer(const LlamaConfig& config, std::int64_t layer, Placement placement);
 
-  struct Output {
-    ResidualStream stream;
-    std::optional<LayerRouting> routing;
-  };
-  Output forward(const ResidualStream& stream, const RopeTable& table, const ForwardContext& context) const;
+  StreamOutput forward(ResidualStream stream, const RopeTable& table, const ForwardContext& context) const;
   Variable decode(const Variable& x, const RopeTable& table, LayerCache& cache) const;
   Variable decode_each(const Variable& x, const RopeTable& table, std::span<const PieceOfText> pieces) const;
 

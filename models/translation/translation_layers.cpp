@@ -23,8 +23,8 @@ Variable activated(const Variable& x, Activation activation) {
 
 Variable ResidualNorm::output(const Variable& x, const Variable& branch,
                               const ForwardContext& context) const {
-  const Variable sum = add(x, dropped(branch, dropout_, context));
-  return place_ == NormPlace::kAfter ? (*this)(sum) : sum;
+  const Variable added = dropped(branch, dropout_, context);
+  return place_ == NormPlace::kAfter ? after_adding(x, {added}).normed : add(x, added);
 }
 
 FeedForward::FeedForward(const TranslationConfig& c, Placement placement)

@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 #include <string>
+#include <utility>
 
 #include "core/error.h"
 #include "models/late_parameters.h"
@@ -189,17 +190,19 @@ ImageOutput TransNext::run(const Variable& images, const ForwardContext& context
         stage.grids->get(tokens, [&] { return std::make_shared<const StageGrid>(make_grid(s, tokens)); });
     const Shape image = x.shape();
     if (stages != nullptr) stages->push_back({.grid = grid});
-    x = reshape(x, {image[0], grid->tokens.tokens(), image[3]});
+    ResidualStream stream{reshape(x, {image[0], grid->tokens.tokens(), image[3]})};
     for (const auto& block : stage.blocks) {
-      LayerOutput result = run_layer(
-          config_.recompute, x, context,
-          [&block = *block, grid, context](const Variable& in) { return block.forward(in, *grid, context); });
-      x = std::move(result.y);
-      if (stages != nullptr) stages->back().after_blocks.push_back(x.value());
+      StreamOutput result =
+          run_layer(config_.recompute, std::move(stream), {}, context,
+                    [&block = *block, grid, context](ResidualStream in, const Variable& /*condition*/) {
+                      return block.forward(std::move(in), *grid, context);
+                    });
+      stream = std::move(result.stream);
+      if (stages != nullptr) stages->back().after_blocks.push_back(stream.sum().value());
       if (result.routing) output.routing.push_back(*std::move(result.routing));
       if (result.expert_balance.defined()) output.expert_balances.push_back(result.expert_balance);
     }
-    x = (*stage.norm)(x);
+    x = std::exchange(stream, {}).normed(*stage.norm).normed;
     if (stages != nullptr) stages->back().after_norm = x.value();
     x = reshape(x, image);
   }

@@ -1,6 +1,7 @@
 #include "models/vision/transnext_layers.h"
 
 #include <string>
+#include <utility>
 
 #include "autograd/recompute.h"
 #include "models/layers/drop_path.h"
@@ -95,20 +96,23 @@ TransNextBlock::TransNextBlock(const TransNextAttentionOptions& attention, const
   }
 }
 
-LayerOutput TransNextBlock::forward(const Variable& x, const StageGrid& grid,
-                                    const ForwardContext& context) const {
-  const Variable attended = norm1_(x);
-  LayerOutput attention = attn_.forward(attended, grid, context);
-  norm1_.recompute(recompute_, attended, x);
-  const Variable y = add_branch(x, attention.y, drop_path_, context), normed = norm2_(y);
+StreamOutput TransNextBlock::forward(ResidualStream stream, const StageGrid& grid,
+                                     const ForwardContext& context) const {
+  const AddedAndNormed input = std::exchange(stream, {}).normed(norm1_);
+  LayerOutput attention = attn_.forward(input.normed, grid, context);
+  norm1_.recompute(recompute_, input);
+  const AddedAndNormed of_mlp =
+      ResidualStream{input.sum, branch_of(std::move(attention.y), drop_path_, context)}.normed(norm2_);
   ExpertGlu::Output mlp;
   if (mlp_) {
-    mlp.y = (*mlp_)(normed, grid.tokens);
+    mlp.y = (*mlp_)(of_mlp.normed, grid.tokens);
   } else {
-    mlp = (*experts_)(normed, grid.tokens);
+    mlp = (*experts_)(of_mlp.normed, grid.tokens);
   }
-  norm2_.recompute(recompute_, normed, y);
-  return {add_branch(y, mlp.y, drop_path_, context), std::move(attention.routing), mlp.balance};
+  norm2_.recompute(recompute_, of_mlp);
+  return {{of_mlp.sum, branch_of(std::move(mlp.y), drop_path_, context)},
+          std::move(attention.routing),
+          mlp.balance};
 }
 
 }  // namespace moh

@@ -7,6 +7,7 @@
 #include "models/layers/conv2d.h"
 #include "models/layers/layer_norm.h"
 #include "models/layers/linear.h"
+#include "models/layers/residual_stream.h"
 #include "models/vision/transnext_attention.h"
 
 namespace moh {
@@ -72,7 +73,7 @@ class TransNextBlock : public Module {
   TransNextBlock(const TransNextAttentionOptions& attention, const FeedForward& mlp, double drop_path,
                  Placement placement);
 
-  LayerOutput forward(const Variable& x, const StageGrid& grid, const ForwardContext& context) const;
+  StreamOutput forward(ResidualStream stream, const StageGrid& grid, const ForwardContext& context) const;
   const HeadRouter* router() const { return attn_.router(); }
   HeadRouter* router() { return attn_.router(); }
 

@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <string>
+#include <utility>
 
 #include "core/error.h"
 #include "models/late_parameters.h"
@@ -73,15 +74,16 @@ VitBlock::VitBlock(const VitConfig& c, const HeadRoutingOptions& routing, std::i
   add_child("mlp", mlp_);
 }
 
-LayerOutput VitBlock::forward(const Variable& x, const ForwardContext& context) const {
-  const Variable attended = norm1_(x);
-  LayerOutput attention = attn_.forward(attended, context);
-  norm1_.recompute(recompute_, attended, x);
-  const Variable y = add_branch(x, attention.y, drop_path_, context), normed = norm2_(y);
-  const Variable mlp = gelu_mlp(normed, mlp_.fc1.weight(), mlp_.fc1.bias(), mlp_.fc2.weight(),
-                                mlp_.fc2.bias(), GeluForm::kExact, recomputes_mlp(recompute_));
-  norm2_.recompute(recompute_, normed, y);
-  return {add_branch(y, mlp, drop_path_, context), std::move(attention.routing), {}};
+StreamOutput VitBlock::forward(ResidualStream stream, const ForwardContext& context) const {
+  const AddedAndNormed input = std::exchange(stream, {}).normed(norm1_);
+  LayerOutput attention = attn_.forward(input.normed, context);
+  norm1_.recompute(recompute_, input);
+  const AddedAndNormed of_mlp =
+      ResidualStream{input.sum, branch_of(std::move(attention.y), drop_path_, context)}.normed(norm2_);
+  Variable mlp = gelu_mlp(of_mlp.normed, mlp_.fc1.weight(), mlp_.fc1.bias(), mlp_.fc2.weight(),
+                          mlp_.fc2.bias(), GeluForm::kExact, recomputes_mlp(recompute_));
+  norm2_.recompute(recompute_, of_mlp);
+  return {{of_mlp.sum, branch_of(std::move(mlp), drop_path_, context)}, std::move(attention.routing)};
 }
 
 Vit::PatchEmbed::PatchEmbed(const VitConfig& c, Placement placement)
@@ -190,16 +192,19 @@ ImageOutput Vit::run(const Variable& images, const ForwardContext& context, Imag
                                    "sides that are multiples of patch_size (" + std::to_string(patch) + ")",
                                    to_string(images.shape())));
   }
-  Variable x = tokens_of(images);
+  ResidualStream stream{tokens_of(images)};
   ImageOutput output;
   for (const auto& block : blocks_) {
-    LayerOutput result =
-        run_layer(config_.recompute, x, context,
-                  [&block = *block, context](const Variable& in) { return block.forward(in, context); });
-    x = std::move(result.y);
-    if (tokens != nullptr) tokens->after_blocks.push_back(x.value());
+    StreamOutput result =
+        run_layer(config_.recompute, std::move(stream), {}, context,
+                  [&block = *block, context](ResidualStream in, const Variable& /*condition*/) {
+                    return block.forward(std::move(in), context);
+                  });
+    stream = std::move(result.stream);
+    if (tokens != nullptr) tokens->after_blocks.push_back(stream.sum().value());
     if (result.routing) output.routing.push_back(*std::move(result.routing));
   }
+  const Variable x = std::exchange(stream, {}).sum();
   if (tokens != nullptr) tokens->last = has_class_token(config_) ? norm_(x).value() : x.value();
   const Variable pooled =
       has_class_token(config_)

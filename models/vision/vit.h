@@ -7,6 +7,7 @@
 #include "models/layers/layer_norm.h"
 #include "models/layers/linear.h"
 #include "models/layers/moh_attention.h"
+#include "models/layers/residual_stream.h"
 #include "models/vision/image_model.h"
 #include "models/vision/per_size.h"
 #include "models/vision/vit_config.h"
@@ -20,8 +21,8 @@ class VitBlock : public Module {
   VitBlock(const VitConfig& config, const HeadRoutingOptions& routing, std::int64_t layer,
            Placement placement);
 
-  /// x [B, N, D] to [B, N, D].
-  LayerOutput forward(const Variable& x, const ForwardContext& context) const;
+  /// Of tokens [B, N, D].
+  StreamOutput forward(ResidualStream stream, const ForwardContext& context) const;
   const HeadRouter* router() const { return attn_.router(); }
   HeadRouter* router() { return attn_.router(); }
 
