@@ -12,6 +12,8 @@ import pathlib
 import subprocess
 import sys
 
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+
 LANGUAGE = ["train.batch_size=1", "data.sequence_length=1024", "data.tokenizer=byte", "data.train=x", "model.vocab_size=512"]
 IMAGES = ["configs/vit/deit.yaml", "train.batch_size=8", "data.groups=1"]
 DIFFUSION = ["configs/dit/paper.yaml", "model.preset=dit_xl_2", "train.batch_size=8"]
@@ -38,7 +40,7 @@ def launches_of(program, settings, layers_key, layers):
     """Of each kernel and phase of a step its launches and bytes; without the optimiser's."""
     command = [program, "bench", "step", *settings, f"{layers_key}={layers}", "device=cuda", "precision=bfloat16", "train.accumulate=1",
                "model.recompute=none", "--random-data", "--steps", "1", "--warmup", "1", "--kernels", "--json"]
-    run = subprocess.run(command, env=os.environ | {"MOH_SIM_COMPUTES": "0"}, capture_output=True, text=True)
+    run = subprocess.run(command, cwd=ROOT, env=os.environ | {"MOH_SIM_COMPUTES": "0"}, capture_output=True, text=True)
     if run.returncode != 0:
         sys.exit(f"{' '.join(command)}: exit code {run.returncode}\n{run.stderr}")
     found = collections.defaultdict(lambda: [0, 0])
@@ -52,8 +54,8 @@ def launches_of(program, settings, layers_key, layers):
 
 
 def layer_of(program, model):
-    """Of each kernel and phase of a layer its launches, and its KB a token."""
-    settings, key, tokens = MODELS[model]
+    """Of each kernel and phase of a layer its launches, and its KB a token; of one of MODELS, or another such model."""
+    settings, key, tokens = model
     few, many = (launches_of(program, settings, key, layers) for layers in (2, 3))
     layer = {}
     for launch in sorted(set(few) | set(many)):
@@ -98,7 +100,7 @@ def main():
     options = parser.parse_args()
     if not options.program.is_file():
         sys.exit(f"{options.program}: expected the simulator's moh; build the target moh_sim, or name its program by --program")
-    layers = {model: layer_of(options.program.resolve(), model) for model in options.models}
+    layers = {model: layer_of(options.program.resolve(), MODELS[model]) for model in options.models}
     write_summary(layers)
     if options.kernels:
         write_kernels(layers)
