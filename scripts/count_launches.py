@@ -37,7 +37,7 @@ Launch = collections.namedtuple("Launch", "phase kernel")
 
 
 def launches_of(program, settings, layers_key, layers):
-    """Of each kernel and phase of a step its launches and bytes; without the optimiser's."""
+    """Launches and bytes of each kernel and phase of a step, without the optimiser's."""
     command = [program, "bench", "step", *settings, f"{layers_key}={layers}", "device=cuda", "precision=bfloat16", "train.accumulate=1",
                "model.recompute=none", "--random-data", "--steps", "1", "--warmup", "1", "--kernels", "--json"]
     run = subprocess.run(command, cwd=ROOT, env=os.environ | {"MOH_SIM_COMPUTES": "0"}, capture_output=True, text=True)
@@ -54,7 +54,7 @@ def launches_of(program, settings, layers_key, layers):
 
 
 def layer_of(program, model):
-    """Of each kernel and phase of a layer its launches, and its KB a token; of one of MODELS, or another such model."""
+    """Launches of each kernel and phase of a layer, and its KB a token. A model is a value of MODELS, or another such tuple."""
     settings, key, tokens = model
     few, many = (launches_of(program, settings, key, layers) for layers in (2, 3))
     layer = {}

@@ -56,7 +56,7 @@ def once(note, asked, compute):
 
 
 def bleu(arguments, run):
-    """What sacreBLEU says of the run's held-out pairs, with its signature."""
+    """sacreBLEU's scores of the run's held-out pairs, with its signature."""
     averaged, translated, references = (run.folder / name for name in ("averaged", "translated.txt", "references.txt"))
     moh(arguments, "convert", "--from", run.folder, "--average", arguments.bleu, "--to", averaged, "--format", "moh", "--overwrite")
     moh(arguments, "translate", "--checkpoint", averaged, "--held-out", "--references", references, "--output", translated, "--beam", 4,
@@ -66,14 +66,15 @@ def bleu(arguments, run):
 
 def fid(arguments, run):
     features = ["--features", arguments.features] if arguments.features else ["--features-from", arguments.features_from]
-    folder = run.folder / "drawn"  # samples/ has the previews of the training
-    if (run.folder / "fid.json").exists():  # of images that were drawn in another way
-        shutil.rmtree(folder, ignore_errors=True)
+    folder, note = run.folder / "drawn", run.folder / "drawn.json"  # samples/ has the previews of the training
+    if not note.exists() or json.loads(note.read_text(encoding="utf-8")) != arguments.sampling:
+        shutil.rmtree(folder, ignore_errors=True)  # images of other options would be scored, too
+        seeded_runs.write_atomically(note, json.dumps(arguments.sampling) + "\n")
     return judged_images(arguments, run, folder, shlex.split(arguments.sampling), features, arguments.fid)
 
 
 def judged_images(arguments, run, folder, sampling, features, reference):
-    """What `moh eval fid` says of images of a run, which are drawn into the folder, or of which those that lack are."""
+    """The scores that `moh eval fid` gives to images of a run. The folder keeps the images; those that it lacks are drawn."""
     moh(arguments, "sample", "--checkpoint", run.folder, "--out", folder, *sampling, "--set", f"threads={arguments.threads}")
     return json.loads(moh(arguments, "eval", "fid", *features, reference, folder, "--threads", arguments.threads, "--json"))
 

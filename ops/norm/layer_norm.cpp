@@ -26,7 +26,7 @@ struct Affine {
     return {weight.defined() ? weight.data<T>() + weight_at : nullptr,
             bias.defined() ? bias.data<T>() + bias_at : nullptr, base, groups, stride};
   }
-  /// What the backward pass needs of a weight and a bias.
+  /// The map as a backward pass keeps it: its gradients do not depend on the bias.
   Affine without_bias() const {
     Affine of = *this;
     of.bias = Tensor();
@@ -47,7 +47,7 @@ struct Branch {
             modulation.defined() ? modulation.data<T>() + gates_at : nullptr, mask, samples, stride};
   }
   bool has_own_gradient() const { return modulation.defined() || mask.drops(); }
-  /// What the backward pass needs of it.
+  /// The branch as a backward pass keeps it: only gates have gradients that depend on its values.
   Branch saved() const {
     Branch of = *this;
     if (!modulation.defined()) of.value = Tensor();

@@ -16,7 +16,7 @@ std::int64_t rows_of_each(Rows rows, std::int64_t groups) {
   return groups > 0 ? std::max<std::int64_t>(rows.count / groups, 1) : 1;
 }
 
-/// What rows, which are asked for in order, are multiplied by: one draw for each sample.
+/// Factors of rows, which are asked for in order: one draw for each sample.
 template <class T>
 class RowFactor {
  public:

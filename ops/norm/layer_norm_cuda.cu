@@ -53,7 +53,7 @@ struct DeviceBranch {
   std::int64_t sample_rows;  // of each sample
 
   MOH_DEVICE bool drops() const { return mask.drops(); }
-  /// What a row's elements are multiplied by besides gates.
+  /// The factor of a row besides its gates.
   MOH_DEVICE float factor_of_row(std::int64_t i) const {
     return drops() ? device_factor_of(mask, i / sample_rows) : 1.0F;
   }

@@ -7,7 +7,7 @@
 
 namespace moh {
 
-/// What a norm adds to the residual stream x [B, ..., D] before it: a branch, or one whose samples are
+/// A branch that a norm adds to the residual stream x [B, ..., D] first, as it is, or one whose samples are
 /// dropped (drop_path), or one times a row of gates for each sample (gate_residual).
 struct ResidualBranch {
   Variable value;            ///< like x; undefined: nothing is added

@@ -174,6 +174,12 @@ train: {steps: 2, batch_size: 8}
         self.assertEqual(image.stat().st_mtime_ns, before)
         table(6, "dit.yaml")
         self.assertFalse((self.folder / "out/dit_1/drawn/000006.png").exists())
+        # Images that a stopped start drew with other options are not scored.
+        shutil.copy(self.folder / "out/dit_1/drawn/000000.png", self.folder / "out/dit_1/drawn/000009.png")
+        (self.folder / "out/dit_1/fid.json").unlink()
+        (self.folder / "out/dit_1/drawn.json").write_text('"-n 10 --steps 2 --cfg 1"')
+        table(6, "dit.yaml")
+        self.assertFalse((self.folder / "out/dit_1/drawn/000009.png").exists())
 
     def test_scores_that_cannot_be_had_are_refused(self):
         for options, message in ((("--fid", "images"), "expected --features FILE or --features-from RUN"),

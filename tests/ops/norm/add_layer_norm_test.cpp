@@ -20,7 +20,7 @@ constexpr RandomKey kKey{0xfedcba987654321ULL, 7};
 constexpr double kRate = 0.4;
 constexpr std::int64_t kGate = 0, kShift = 1;
 
-/// What is added to the residual stream.
+/// Kinds of residual branches.
 enum class Kind { kNothing, kPlain, kDropped, kGated, kGatedByOthers };
 
 std::string name_of(Kind kind) {
