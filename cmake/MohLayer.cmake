@@ -6,10 +6,11 @@ function(moh_compile_cold target)
     $<$<CONFIG:Release>:-O1 $<$<CXX_COMPILER_ID:GNU>:-Wno-stringop-overread>>)
 endfunction()
 
-# moh_unity(TARGET): with MOH_UNITY, its files are compiled in batches of ten, as most of what a compiler reads for a file of train/
-# are headers, ours and those of JSON, that the other files of its folder include, too. Larger batches would keep fewer compilers
-# busy. CMake leaves out files with options or definitions of their own. GCC takes what a batch includes for headers, in which a
-# class with members of an unnamed namespace would be a mistake.
+# moh_unity(TARGET): with MOH_UNITY, its files are compiled in batches of ten, as most of what a compiler reads for a file are
+# headers, ours and those of JSON, that the other files of its folder include, too. Larger batches would keep fewer compilers
+# busy. CMake leaves out files with options or definitions of their own. Names in unnamed namespaces are those of a batch, so
+# they say more than kOp. GCC takes what a batch includes for headers, in which a class with members of an unnamed namespace
+# would be a mistake.
 function(moh_unity target)
   if(MOH_UNITY)
     set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 10)
@@ -64,7 +65,7 @@ function(moh_layer name)
   if(arg_COLD)
     moh_compile_cold(${target})
   endif()
-  if(name MATCHES "^train/")
+  if(NOT name MATCHES "^(core|autograd)$") # which include little
     moh_unity(${target})
   endif()
   if(MOH_SANITIZE AND NOT name MATCHES "^train/")

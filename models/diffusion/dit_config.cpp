@@ -4,11 +4,11 @@
 #include <string>
 #include <utility>
 
+#include "ops/attention/attention.h"
+
 namespace moh {
 
 namespace {
-
-constexpr std::int64_t kMostHeadDim = 256;  // of the attention kernels
 
 bool check_counts(const DitConfig& c, ConfigFaults& faults) {
   const std::size_t before = faults.all().size();

@@ -4,11 +4,11 @@
 #include <string_view>
 #include <utility>
 
+#include "ops/attention/attention.h"
+
 namespace moh {
 
 namespace {
-
-constexpr std::int64_t kMostHeadDim = 256;  // of the attention kernels
 
 /// Checks that counts are in range. Returns whether there is no fault.
 bool check_counts(const TranslationConfig& c, ConfigFaults& faults) {

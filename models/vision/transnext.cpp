@@ -16,9 +16,10 @@ namespace moh {
 
 namespace {
 
-constexpr double kStageEps = 1e-6, kInitStd = 0.02, kLocalBiasStd = 0.0004, kFirstTemperature = 1 / 0.24;
+constexpr double kStageEps = 1e-6, kTransNextInitStd = 0.02, kLocalBiasStd = 0.0004,
+                 kFirstTemperature = 1 / 0.24;
 /// The released code cuts initial values at 2, this many standard deviations.
-constexpr double kInitCut = 2 / kInitStd;
+constexpr double kTransNextInitCut = 2 / kTransNextInitStd;
 
 TransNextConfig checked(const TransNextConfig& config) {
   require_valid(config);
@@ -45,7 +46,7 @@ void initialise_parameter(const NamedParameter& p, std::uint64_t seed) {
   if (p.name.ends_with(".relative_pos_bias_local")) return normal(kLocalBiasStd, 2 / kLocalBiasStd);
   if (value.rank() == 1) return value.fill(p.name.ends_with(".weight") ? 1.0 : 0.0);  // of a norm
   if (value.rank() == 4) return normal(std::sqrt(2.0 / fan_out(p)), 0.0);
-  normal(kInitStd, kInitCut);
+  normal(kTransNextInitStd, kTransNextInitCut);
 }
 
 }  // namespace
@@ -106,7 +107,7 @@ void TransNext::initialise(std::uint64_t seed) {
 }
 
 double TransNext::init_std() const {
-  return kInitStd;
+  return kTransNextInitStd;
 }
 
 bool TransNext::set_progress(double share) {

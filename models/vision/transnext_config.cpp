@@ -4,11 +4,13 @@
 #include <string>
 #include <utility>
 
+#include "ops/attention/attention.h"
+
 namespace moh {
 
 namespace {
 
-constexpr std::int64_t kMostStages = 8, kMostBlocks = 1000, kMostExperts = 64, kMostHeadDim = 256;
+constexpr std::int64_t kMostStages = 8, kMostBlocks = 1000, kMostExperts = 64;
 
 /// Checks the lists: their lengths, and that each value is 1 or more. Returns whether there is no fault.
 bool check_lists(const TransNextConfig& c, ConfigFaults& faults) {

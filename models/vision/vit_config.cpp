@@ -3,11 +3,11 @@
 #include <string>
 #include <utility>
 
+#include "ops/attention/attention.h"
+
 namespace moh {
 
 namespace {
-
-constexpr std::int64_t kMostHeadDim = 256;  // of the attention kernels
 
 /// Checks sizes and their divisibility. Returns whether there is no fault.
 bool check_sizes(const VitConfig& c, ConfigFaults& faults) {

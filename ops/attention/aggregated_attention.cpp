@@ -18,7 +18,7 @@ namespace moh {
 namespace {
 
 /// The operands: q, distant and local keys and values; or all of them packed into q, and no local ones.
-struct Operands {
+struct AggregatedOperands {
   std::string_view op;
   AggregatedShape shape;
   Tensor q, distant, local;
@@ -36,32 +36,33 @@ F* data_of(const Tensor& tensor) {
 }
 
 template <class F>
-AggregatedParameters<const F> parameters_of(const Operands& o) {
+AggregatedParameters<const F> parameters_of(const AggregatedOperands& o) {
   return {data_of<F>(o.query_embedding), data_of<F>(o.temperature), data_of<F>(o.position_bias),
           data_of<F>(o.local_bias),      data_of<F>(o.tokens),      data_of<F>(o.token_bias)};
 }
 
-/// Views of q, of the distant keys and values, and of the local ones, or of their gradients.
+/// AggregatedViews of q, of the distant keys and values, and of the local ones, or of their gradients.
 template <class T>
-struct Views {
+struct AggregatedViews {
   HeadView<T> q, k, v, local_k, local_v;
 };
 template <class T>
-Views<T> views_of(const Operands& o, const Tensor& q, const Tensor& distant, const Tensor& local) {
+AggregatedViews<T> views_of(const AggregatedOperands& o, const Tensor& q, const Tensor& distant,
+                            const Tensor& local) {
   const std::int64_t heads = o.shape.pairs.heads;
   if (o.packed()) return {view_of<T>(q), view_of<T>(q, heads), view_of<T>(q, 2 * heads), {}, {}};
   return {view_of<T>(q), view_of<T>(distant), view_of<T>(distant, heads), view_of<T>(local),
           view_of<T>(local, heads)};
 }
 
-std::int64_t num_rows(const Operands& o) {
+std::int64_t num_rows(const AggregatedOperands& o) {
   const AttentionShape& s = o.shape.pairs;
   return o.lists.rows.defined() ? o.lists.num_rows() : s.batch * s.queries * s.heads;
 }
 
 /// FLOPs of a forward pass over the selected pairs: logits and weighted sums of values of the distant keys
 /// and of the whole window, and the weights of the learnable tokens.
-double flops_of(const Operands& o) {
+double flops_of(const AggregatedOperands& o) {
   const AggregatedShape& s = o.shape;
   return static_cast<double>(num_rows(o)) * static_cast<double>(s.pairs.head_dim) *
          static_cast<double>(4 * s.pairs.keys + 6 * s.neighbours());
@@ -92,7 +93,7 @@ class Places {
 };
 
 /// Whether one thread finishes the work before others could be woken.
-bool is_small(const Operands& o) {
+bool is_small(const AggregatedOperands& o) {
   return flops_of(o) < 1 << 18;
 }
 
@@ -107,11 +108,11 @@ std::vector<RowTask> forward_tasks(const AttentionShape& s, const RowLists& list
   return tasks;
 }
 
-Tensor run_forward(const Operands& o, const Tensor& lse) {
+Tensor run_forward(const AggregatedOperands& o, const Tensor& lse) {
   const AttentionShape& s = o.shape.pairs;
   Tensor out = empty({s.batch, s.queries, s.heads, s.head_dim}, o.q.dtype(), o.q.device());
   const auto run = [&]<class Backend, class T>() {
-    const Views<const T> in = views_of<const T>(o, o.q, o.distant, o.local);
+    const AggregatedViews<const T> in = views_of<const T>(o, o.q, o.distant, o.local);
     AggregatedForward<T> args{o.shape, row_lists(o.lists), in.q, in.k, in.v, in.local_k, in.local_v};
     args.parameters = parameters_of<const Acc<T>>(o);
     args.gates = data_of<Acc<T>>(o.gates);
@@ -153,8 +154,8 @@ std::vector<HeadChunk> head_chunks(const AttentionShape& s) {
 }
 
 /// Tensors saved for the backward pass.
-struct Saved {
-  Operands operands;
+struct SavedAggregation {
+  AggregatedOperands operands;
   Tensor lse;
   DType gate_dtype = DType::kFloat32;
 };
@@ -164,7 +165,7 @@ struct Gradients {
   Tensor q, distant, local, query_embedding, temperature, position_bias, local_bias, tokens, token_bias,
       gates;
 
-  explicit Gradients(const Operands& o)
+  explicit Gradients(const AggregatedOperands& o)
       : q(empty_like(o.q)),
         query_embedding(empty_like(o.query_embedding)),
         temperature(empty_like(o.temperature)),
@@ -179,8 +180,8 @@ struct Gradients {
   }
 };
 
-Gradients run_backward(const Saved& saved, const Tensor& dout) {
-  const Operands& o = saved.operands;
+Gradients run_backward(const SavedAggregation& saved, const Tensor& dout) {
+  const AggregatedOperands& o = saved.operands;
   const AttentionShape& s = o.shape.pairs;
   Gradients grads(o);
   const std::vector<HeadChunk> tasks = head_chunks(s);
@@ -190,8 +191,8 @@ Gradients run_backward(const Saved& saved, const Tensor& dout) {
   };
   const auto run = [&]<class Backend, class T>() {
     using F = Acc<T>;
-    const Views<const T> in = views_of<const T>(o, o.q, o.distant, o.local);
-    const Views<T> grad = views_of<T>(o, grads.q, grads.distant, grads.local);
+    const AggregatedViews<const T> in = views_of<const T>(o, o.q, o.distant, o.local);
+    const AggregatedViews<T> grad = views_of<T>(o, grads.q, grads.distant, grads.local);
     AggregatedBackward<T> args{o.shape,
                                row_lists(o.lists),
                                in.q,
@@ -240,7 +241,7 @@ Gradients run_backward(const Saved& saved, const Tensor& dout) {
 }
 
 /// A parameter in the accumulation dtype, after a check of its shape and dtype.
-Tensor checked_parameter(const Operands& o, std::string_view name, const Variable& parameter,
+Tensor checked_parameter(const AggregatedOperands& o, std::string_view name, const Variable& parameter,
                          const Shape& shape) {
   const DType wide = accumulate_dtype(o.q.dtype());
   Check check(o.op);
@@ -249,14 +250,14 @@ Tensor checked_parameter(const Operands& o, std::string_view name, const Variabl
   return parameter.value().to(wide);
 }
 
-void set_cosine(Operands& o, const CosineParameters& p) {
+void set_cosine(AggregatedOperands& o, const CosineParameters& p) {
   const AttentionShape& s = o.shape.pairs;
   o.query_embedding = checked_parameter(o, "query_embedding", p.query_embedding, {s.heads, 1, s.head_dim});
   o.temperature = checked_parameter(o, "temperature", p.temperature, {s.heads, 1, 1});
   o.position_bias = checked_parameter(o, "position_bias", p.position_bias, {s.heads, s.queries, s.keys});
 }
 
-void set_window(Operands& o, const WindowParameters& p) {
+void set_window(AggregatedOperands& o, const WindowParameters& p) {
   const AttentionShape& s = o.shape.pairs;
   const std::int64_t count = o.shape.neighbours();
   o.local_bias = checked_parameter(o, "window.bias", p.bias, {s.heads, count});
@@ -265,11 +266,11 @@ void set_window(Operands& o, const WindowParameters& p) {
 }
 
 /// Completes the operands, and runs the forward pass; the log-sum-exp is not kept when nothing is recorded.
-Saved run(Operands& o, const SelectedPairs& selected) {
+SavedAggregation run(AggregatedOperands& o, const SelectedPairs& selected) {
   Check(o.op).in_range("kept_percent", static_cast<double>(selected.kept_percent), 1, 100);
   o.shape.kept_percent = selected.kept_percent;
   complete_shape(o.op, o.shape.pairs, o.q.device(), {.causal = false});
-  Saved saved;
+  SavedAggregation saved;
   if (selected.gates.defined()) {
     check_lists(o.op, o.shape.pairs, o.q.device(), selected.gates, selected.lists);
     o.lists = selected.lists;
@@ -281,7 +282,7 @@ Saved run(Operands& o, const SelectedPairs& selected) {
   return saved;
 }
 
-Tensor gate_gradient(const Gradients& grads, const Saved& saved) {
+Tensor gate_gradient(const Gradients& grads, const SavedAggregation& saved) {
   return grads.gates.defined() ? grads.gates.to(saved.gate_dtype) : Tensor();
 }
 
@@ -302,14 +303,14 @@ Variable aggregated_attention(const Variable& q, const Variable& local, const Va
                 std::to_string(grid.height) + " x " + std::to_string(grid.width));
   check.require(grid.window >= 1 && grid.window % 2 == 1 && grid.window <= 15, "window",
                 "an odd side up to 15", std::to_string(grid.window));
-  Operands o{kOp, {}, q.value(), pooled.value(), local.value()};
+  AggregatedOperands o{kOp, {}, q.value(), pooled.value(), local.value()};
   o.shape.pairs = {q.dim(0), q.dim(1), pooled.dim(1), q.dim(2), q.dim(2), q.dim(3)};
   o.shape.height = grid.height;
   o.shape.width = grid.width;
   o.shape.window = grid.window;
   set_cosine(o, cosine);
   set_window(o, window);
-  const Saved saved = run(o, selected);
+  const SavedAggregation saved = run(o, selected);
   return record(
       "aggregated_attention", run_forward(o, saved.lse),
       {q, local, pooled, cosine.query_embedding, cosine.temperature, cosine.position_bias, window.bias,
@@ -329,12 +330,12 @@ Variable cosine_attention_packed(const Variable& qkv, const CosineParameters& co
   check.require(qkv.dim(2) % 3 == 0, "qkv", "heads of queries, keys and values: a multiple of 3",
                 to_string(qkv.shape()));
   const std::int64_t heads = qkv.dim(2) / 3;
-  Operands o{kOp, {}, qkv.value()};
+  AggregatedOperands o{kOp, {}, qkv.value()};
   o.shape.pairs = {qkv.dim(0), qkv.dim(1), qkv.dim(1), heads, heads, qkv.dim(3)};
   o.shape.height = 1;
   o.shape.width = qkv.dim(1);
   set_cosine(o, cosine);
-  const Saved saved = run(o, selected);
+  const SavedAggregation saved = run(o, selected);
   return record("cosine_attention_packed", run_forward(o, saved.lse),
                 {qkv, cosine.query_embedding, cosine.temperature, cosine.position_bias, selected.gates},
                 [saved](const Tensor& dout) -> Grads {

@@ -43,10 +43,10 @@ struct TokenGrid {
 ///   a = softmax over both groups of [q' u(k_j) + b_j | q' u(p_m) + position_bias_m]
 ///   head = sum_j (a_j + u(q) L_j + l_j) v_j + sum_m a_m vp_m
 /// q [B, N, H, d]; local [B, N, 2 H, d], the keys of all heads, then their values; pooled [B, M, 2 H, d]
-/// likewise; one floating dtype, parameters in it or its accumulation dtype; d at most 256. Returns [B, N, H,
-/// d], times the gates. Unselected pairs are zero and are never computed in any of the three parts, forward
-/// or backward; keys and values are dense. Softmax and sums in float32 (float64 for float64). Saves its
-/// operands and the log-sum-exp per pair. Results have the same bits with any number of threads. Throws
+/// likewise; one floating dtype, parameters in it or its accumulation dtype; d at most kMostHeadDim. Returns
+/// [B, N, H, d], times the gates. Unselected pairs are zero and are never computed in any of the three parts,
+/// forward or backward; keys and values are dense. Softmax and sums in float32 (float64 for float64). Saves
+/// its operands and the log-sum-exp per pair. Results have the same bits with any number of threads. Throws
 /// ShapeError, DTypeError, DeviceError, ValueError.
 Variable aggregated_attention(const Variable& q, const Variable& local, const Variable& pooled,
                               const CosineParameters& cosine, const WindowParameters& window,

@@ -5,6 +5,8 @@
 // The common part of the forward and the backward pass of aggregated attention: keys and values in scratch,
 // blocks of queries, and their logits.
 
+#include <type_traits>
+
 #include "ops/attention/aggregated_attention_kernels.h"
 #include "ops/attention/list_walk.h"
 #include "ops/attention/near_window_cpu.h"
@@ -164,13 +166,17 @@ struct Layout : Layout<F, 0, kCount> {
   // NOLINTEND(readability-identifier-naming)
 };
 
-/// Calls body(layout), with sizes as constants where they are TransNeXt's.
+/// Calls body(layout), with sizes as constants where they are TransNeXt's; not in float64, which no model
+/// trains in.
 template <class F, class Body>
 [[gnu::always_inline]] inline void with_layout(const AggregatedShape& shape, const Body& body) {
   constexpr int kDim = 24, kCount = 9;
-  if (shape.neighbours() != kCount) return body(AnyLayout<F>(shape));
-  if (shape.pairs.head_dim != kDim) return body(Layout<F, 0, kCount>(shape));
-  body(Layout<F, kDim, kCount>(shape));
+  if constexpr (!std::is_same_v<F, double>) {
+    if (shape.neighbours() == kCount && shape.pairs.head_dim == kDim)
+      return body(Layout<F, kDim, kCount>(shape));
+    if (shape.neighbours() == kCount) return body(Layout<F, 0, kCount>(shape));
+  }
+  body(AnyLayout<F>(shape));
 }
 
 /// The parameters of a head.

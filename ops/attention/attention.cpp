@@ -105,7 +105,7 @@ Tensor run_forward(Operands& o, const Tensor& lse) {
 }
 
 /// Tensors saved for the backward pass.
-struct Saved {
+struct SavedAttention {
   Operands operands;
   Tensor out;
   Tensor lse;  ///< log-sum-exp per row, in list order; or that of cuDNN, in its own layout, for its gradient
@@ -113,7 +113,7 @@ struct Saved {
 };
 
 /// Gradients of q, k and v (or of the packed tensor alone), then of the gates if there are any.
-Grads run_backward(const Saved& saved, const Tensor& gradient) {
+Grads run_backward(const SavedAttention& saved, const Tensor& gradient) {
   const Tensor dout = aligned_on_gpu(gradient);
   const Operands& o = saved.operands;
   const AttentionShape& s = o.shape;
@@ -203,8 +203,8 @@ void select(Operands& o, const Variable& gates, const HeadLists& lists) {
 }
 
 /// The forward pass; lse is not computed when nothing is recorded (evaluation).
-Saved run(const Operands& o, const Variable& gates) {
-  Saved saved{o, {}, {}};
+SavedAttention run(const Operands& o, const Variable& gates) {
+  SavedAttention saved{o, {}, {}};
   if (gates.defined()) saved.gate_dtype = gates.dtype();
   if (grad_enabled()) saved.lse = empty({num_rows(o)}, accumulate_dtype(o.q.dtype()), o.q.device());
   saved.out = run_forward(saved.operands, saved.lse);
@@ -214,7 +214,7 @@ Saved run(const Operands& o, const Variable& gates) {
 }  // namespace
 
 Variable attention(const Variable& q, const Variable& k, const Variable& v, const AttentionOptions& options) {
-  const Saved saved = run(separate_operands("attention", q, k, v, options), Variable());
+  const SavedAttention saved = run(separate_operands("attention", q, k, v, options), Variable());
   return record("attention", saved.out, {q, k, v},
                 [saved](const Tensor& dout) { return run_backward(saved, dout); });
 }
@@ -223,14 +223,15 @@ Variable head_sparse_attention(const Variable& q, const Variable& k, const Varia
                                const HeadLists& lists, const AttentionOptions& options) {
   Operands operands = separate_operands("head_sparse_attention", q, k, v, options);
   select(operands, gates, lists);
-  const Saved saved = run(operands, gates);
+  const SavedAttention saved = run(operands, gates);
   return record("head_sparse_attention", saved.out, {q, k, v, gates},
                 [saved](const Tensor& dout) { return run_backward(saved, dout); });
 }
 
 Variable attention_packed(const Variable& qkv, std::int64_t heads, std::int64_t kv_heads,
                           const AttentionOptions& options) {
-  const Saved saved = run(packed_operands("attention_packed", qkv, heads, kv_heads, options), Variable());
+  const SavedAttention saved =
+      run(packed_operands("attention_packed", qkv, heads, kv_heads, options), Variable());
   return record("attention_packed", saved.out, {qkv},
                 [saved](const Tensor& dout) { return run_backward(saved, dout); });
 }
@@ -240,7 +241,7 @@ Variable head_sparse_attention_packed(const Variable& qkv, const Variable& gates
   Operands operands =
       packed_operands("head_sparse_attention_packed", qkv, lists.heads, lists.kv_heads, options);
   select(operands, gates, lists);
-  const Saved saved = run(operands, gates);
+  const SavedAttention saved = run(operands, gates);
   return record("head_sparse_attention_packed", saved.out, {qkv, gates},
                 [saved](const Tensor& dout) { return run_backward(saved, dout); });
 }

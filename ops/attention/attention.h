@@ -47,14 +47,17 @@ struct AttentionOptions {
   RandomKey dropout_key = {};
 };
 
+/// Widest head that the kernels of attention take.
+inline constexpr std::int64_t kMostHeadDim = 256;
+
 /// Multi-head attention (Vaswani et al. 2017, arXiv 1706.03762), softmax(scale q k^T) v per head, in blocks
 /// with online softmax (Dao et al. 2022, arXiv 2205.14135): memory grows linearly with the number of tokens.
 /// q [B, T, H, d], k and v [B, S, G, d], of one floating dtype and device; H is a multiple of G, and query
-/// head h uses KV head h / (H / G); d at most 256; S at least 1. Returns [B, T, H, d]. Softmax and sums in
-/// float32 (float64 for float64). Saves q, k, v, the output, and the log-sum-exp per (token, head). Results
-/// have the same bits with any number of threads. With a window, or starts without ends, every query needs a
-/// key at its position. The values of document_starts and document_ends are checked where the host holds
-/// them; on a GPU, wrong ones give wrong masks, but no access outside the tensors. Throws ShapeError,
+/// head h uses KV head h / (H / G); d at most kMostHeadDim; S at least 1. Returns [B, T, H, d]. Softmax and
+/// sums in float32 (float64 for float64). Saves q, k, v, the output, and the log-sum-exp per (token, head).
+/// Results have the same bits with any number of threads. With a window, or starts without ends, every query
+/// needs a key at its position. The values of document_starts and document_ends are checked where the host
+/// holds them; on a GPU, wrong ones give wrong masks, but no access outside the tensors. Throws ShapeError,
 /// DTypeError, DeviceError, ValueError.
 Variable attention(const Variable& q, const Variable& k, const Variable& v, const AttentionOptions& options);
 

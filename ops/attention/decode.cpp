@@ -13,16 +13,16 @@ namespace moh {
 
 namespace {
 
-constexpr auto kOp = "attention_decode";
+constexpr auto kDecodeOp = "attention_decode";
 /// From this many query tokens on, a GPU uses the kernels of training.
 constexpr std::int64_t kManyOnGpu = 8;
 
 AttentionShape checked_shape(const Tensor& q, const Tensor& k, const Tensor& v, std::int64_t num_keys,
                              const AttentionOptions& options) {
   const Variable vq(q), vk(k), vv(v);
-  Check(kOp).floating("q", vq).rank("q", vq, 4).like("k_cache", vk, "q", vq).rank("k_cache", vk, 4);
+  Check(kDecodeOp).floating("q", vq).rank("q", vq, 4).like("k_cache", vk, "q", vq).rank("k_cache", vk, 4);
   const std::int64_t capacity = k.dim(2);
-  Check(kOp)
+  Check(kDecodeOp)
       .shape("k_cache", vk, {q.dim(0), k.dim(1), capacity, q.dim(3)}, "batch and head width of q")
       .like("v_cache", vv, "q", vq)
       .shape("v_cache", vv, k.shape(), "that of k_cache")
@@ -38,7 +38,7 @@ AttentionShape checked_shape(const Tensor& q, const Tensor& k, const Tensor& v, 
   AttentionShape s{q.dim(0), q.dim(1), num_keys, q.dim(2), k.dim(1), q.dim(3)};
   AttentionOptions with_offset = options;
   with_offset.query_offset = num_keys - q.dim(1);
-  complete_shape(kOp, s, q.device(), with_offset);
+  complete_shape(kDecodeOp, s, q.device(), with_offset);
   return s;
 }
 
@@ -88,16 +88,16 @@ void decode_in_parts(AttentionDecode<T> args) {
 Tensor attention_decode(const Tensor& q, const Tensor& k_cache, const Tensor& v_cache, std::int64_t num_keys,
                         const Tensor& gates, const HeadLists& lists, const AttentionOptions& options) {
   const AttentionShape shape = checked_shape(q, k_cache, v_cache, num_keys, options);
-  Check(kOp).require(gates.defined() == lists.rows.defined(), "gates and lists", "both or none",
-                     gates.defined() ? "gates alone" : "lists alone");
+  Check(kDecodeOp).require(gates.defined() == lists.rows.defined(), "gates and lists", "both or none",
+                           gates.defined() ? "gates alone" : "lists alone");
   Tensor gates_acc;
   if (gates.defined()) {
-    check_lists(kOp, shape, q.device(), Variable(gates), lists);
+    check_lists(kDecodeOp, shape, q.device(), Variable(gates), lists);
     gates_acc = gates.to(accumulate_dtype(q.dtype()));
   }
   Tensor out = empty(q.shape(), q.dtype(), q.device());
   const std::int64_t pairs = lists.rows.defined() ? lists.num_rows() : q.numel() / q.dim(3);
-  run_kernel({kOp, attention_flops(shape, q.device(), pairs)}, q, [&]<class Backend, class T>() {
+  run_kernel({kDecodeOp, attention_flops(shape, q.device(), pairs)}, q, [&]<class Backend, class T>() {
     const RowLists rows = row_lists(lists);
     const Acc<T>* gate_values = gates.defined() ? gates_acc.data<Acc<T>>() : nullptr;
     const Tensor queries = aligned_on_gpu(q);

@@ -90,13 +90,12 @@ void add_mask(std::string_view op, AttentionShape& s, Device device, const Atten
 }  // namespace
 
 void complete_shape(std::string_view op, AttentionShape& s, Device device, const AttentionOptions& options) {
-  constexpr std::int64_t kMaxHeadDim = 256;
   Check(op)
       .require(s.heads >= 1 && s.kv_heads >= 1 && s.heads % s.kv_heads == 0, "heads",
                "a multiple of the KV heads",
                std::to_string(s.heads) + " heads, " + std::to_string(s.kv_heads) + " KV heads")
-      .require(s.head_dim >= 1 && s.head_dim <= kMaxHeadDim, "head width", "1 to 256",
-               std::to_string(s.head_dim))
+      .require(s.head_dim >= 1 && s.head_dim <= kMostHeadDim, "head width",
+               "1 to " + std::to_string(kMostHeadDim), std::to_string(s.head_dim))
       .require(s.keys >= 1 || s.batch * s.queries == 0, "keys", "at least one", "none")
       .in_range("scale", options.scale, 0.0, 1e30)
       .in_range("query_offset", static_cast<double>(options.query_offset), 0.0, 0x1p62);

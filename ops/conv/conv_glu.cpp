@@ -13,7 +13,7 @@ namespace moh {
 
 namespace {
 
-constexpr std::string_view kOp = "conv_glu";
+constexpr std::string_view kConvGluOp = "conv_glu";
 
 ConvAxis same_size(Check& check, std::string_view name, std::int64_t pixels, std::int64_t kernel) {
   constexpr std::int64_t kMost = std::numeric_limits<std::int32_t>::max();
@@ -25,7 +25,7 @@ ConvAxis same_size(Check& check, std::string_view name, std::int64_t pixels, std
 }
 
 ConvShape checked_shape(const Variable& h, const Variable& w, const Variable& b) {
-  Check check(kOp);
+  Check check(kConvGluOp);
   check.floating("h", h).rank("h", h, 4).like("w", w, "h", h).rank("w", w, 4).like("b", b, "h", h);
   const std::int64_t channels = w.dim(0);
   check.shape("w", w, {channels, 1, w.dim(2), w.dim(3)}).shape("b", b, {channels}, "first axis of w");
@@ -38,16 +38,16 @@ ConvShape checked_shape(const Variable& h, const Variable& w, const Variable& b)
           same_size(check, "width", h.dim(2), w.dim(3))};
 }
 
-struct Saved {
+struct SavedInputs {
   ConvShape shape;
   Tensor h, w, z;
   bool needs_dw, needs_db;
 };
 
-Grads gradients(const Saved& saved, const Tensor& dy) {
+Grads gradients(const SavedInputs& saved, const Tensor& dy) {
   const ConvShape& s = saved.shape;
   const Tensor dh = empty_like(saved.h), taps = depthwise_taps(saved.w, s);
-  run_kernel<MatrixIsas>({kOp, s.flops()}, dy, [&]<class Backend, class T>() {
+  run_kernel<MatrixIsas>({kConvGluOp, s.flops()}, dy, [&]<class Backend, class T>() {
     ConvGluKernels<Backend, T>::backward(dy.data<T>(), saved.h.data<T>(), taps.data<Acc<T>>(),
                                          saved.z.data<T>(), dh.data<T>(), s);
   });
@@ -57,7 +57,7 @@ Grads gradients(const Saved& saved, const Tensor& dy) {
     const auto run = [&]<class Backend, class T>() {
       ConvGluKernels<Backend, T>::weight_gradient(saved.h.data<T>(), saved.z.data<T>(), dw.data<Acc<T>>(), s);
     };
-    run_kernel<MatrixIsas>({kOp, s.flops()}, dy, run,
+    run_kernel<MatrixIsas>({kConvGluOp, s.flops()}, dy, run,
                            RowSumsWorkspace{{s.output_rows(), s.taps() * s.channels}});
     grads[1] = swap_axes(dw, 1, s.taps(), s.channels).reshape(saved.w.shape());
   }
@@ -72,12 +72,12 @@ Variable conv_glu(const Variable& h, const Variable& w, const Variable& b) {
   const Tensor y = empty(output_shape(shape), h.dtype(), h.device());
   // The backward pass overwrites the pre-activation with its gradient.
   const Tensor z = grad_enabled() ? empty_like(y) : y, taps = depthwise_taps(w.value(), shape);
-  run_kernel<MatrixIsas>({kOp, shape.flops()}, y, [&]<class Backend, class T>() {
+  run_kernel<MatrixIsas>({kConvGluOp, shape.flops()}, y, [&]<class Backend, class T>() {
     ConvGluKernels<Backend, T>::forward(h.value().data<T>(), taps.data<Acc<T>>(), b.value().data<T>(),
                                         z.data<T>(), y.data<T>(), shape);
   });
   return record("conv_glu", y, {h, w, b},
-                [saved = Saved{shape, h.value(), w.value(), z, w.requires_grad(), b.requires_grad()}](
+                [saved = SavedInputs{shape, h.value(), w.value(), z, w.requires_grad(), b.requires_grad()}](
                     const Tensor& dy) -> Grads { return gradients(saved, dy); });
 }
 

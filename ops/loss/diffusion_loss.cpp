@@ -10,26 +10,29 @@ namespace moh {
 
 namespace {
 
-constexpr std::string_view kOp = "diffusion_loss";
+constexpr std::string_view kDiffusionLossOp = "diffusion_loss";
 
 void check_target(std::string_view name, const Tensor& t, const Shape& shape, const Variable& prediction) {
   const Variable operand = t.defined() ? Variable(t) : Variable();
-  Check(kOp).dtype(name, operand, accumulate_dtype(prediction.dtype())).shape(name, operand, shape);
+  Check(kDiffusionLossOp)
+      .dtype(name, operand, accumulate_dtype(prediction.dtype()))
+      .shape(name, operand, shape);
   if (t.device() == prediction.device()) return;
-  throw DeviceError(
-      error_message(kOp, name, device_name(prediction.device()) + " as prediction", device_name(t.device())));
+  throw DeviceError(error_message(kDiffusionLossOp, name, device_name(prediction.device()) + " as prediction",
+                                  device_name(t.device())));
 }
 
 DiffusionSizes checked(const Variable& prediction, const DiffusionTargets& targets, double normalizer) {
-  Check(kOp).floating("prediction", prediction).min_rank("prediction", prediction, 2);
-  Check(kOp).positive("normalizer", normalizer);
+  Check(kDiffusionLossOp).floating("prediction", prediction).min_rank("prediction", prediction, 2);
+  Check(kDiffusionLossOp).positive("normalizer", normalizer);
   const Variable start = targets.start.defined() ? Variable(targets.start) : Variable();
-  Check(kOp).floating("start", start).min_rank("start", start, 2);
+  Check(kDiffusionLossOp).floating("start", start).min_rank("start", start, 2);
   const std::int64_t samples = start.dim(0), elements = samples > 0 ? start.numel() / samples : 0;
   const std::int64_t outputs = samples > 0 ? prediction.numel() / samples : 0;
-  Check(kOp).require(prediction.dim(0) == samples && (outputs == elements || outputs == 2 * elements),
-                     "prediction", "one or two outputs for each element of start " + to_string(start.shape()),
-                     to_string(prediction.shape()));
+  Check(kDiffusionLossOp)
+      .require(prediction.dim(0) == samples && (outputs == elements || outputs == 2 * elements), "prediction",
+               "one or two outputs for each element of start " + to_string(start.shape()),
+               to_string(prediction.shape()));
   for (const auto& [name, tensor] :
        {std::pair{"start", &targets.start}, {"sample", &targets.sample}, {"noise", &targets.noise}})
     check_target(name, *tensor, start.shape(), prediction);
@@ -50,21 +53,22 @@ DiffusionLoss diffusion_loss(const Variable& prediction, const DiffusionTargets&
   const auto per_sample = [&] { return empty({sizes.samples}, dtype, prediction.device()); };
   DiffusionLoss result{{}, per_sample(), per_sample()};
   const Tensor losses = per_sample(), loss = empty({}, dtype, prediction.device());
-  run_kernel(kOp, prediction.value(), [&]<class Backend, class T>() {
+  run_kernel(kDiffusionLossOp, prediction.value(), [&]<class Backend, class T>() {
     DiffusionLossKernels<Backend, T>::forward(prediction.value().data<T>(), operands_of<Acc<T>>(targets),
                                               result.squared_error.data<Acc<T>>(),
                                               result.bound.data<Acc<T>>(), losses.data<Acc<T>>(), sizes);
     CrossEntropyKernels<Backend, T>::reduce(losses.data<Acc<T>>(), sizes.samples, {normalizer},
                                             loss.data<Acc<T>>());
   });
-  result.loss = record(kOp, loss, {prediction}, [=, x = prediction.value()](const Tensor& dloss) -> Grads {
-    const Tensor dx = empty_like(x);
-    run_kernel(kOp, x, [&]<class Backend, class T>() {
-      DiffusionLossKernels<Backend, T>::backward(dloss.data<Acc<T>>(), normalizer, x.data<T>(),
-                                                 operands_of<Acc<T>>(targets), dx.data<T>(), sizes);
-    });
-    return {dx};
-  });
+  result.loss =
+      record(kDiffusionLossOp, loss, {prediction}, [=, x = prediction.value()](const Tensor& dloss) -> Grads {
+        const Tensor dx = empty_like(x);
+        run_kernel(kDiffusionLossOp, x, [&]<class Backend, class T>() {
+          DiffusionLossKernels<Backend, T>::backward(dloss.data<Acc<T>>(), normalizer, x.data<T>(),
+                                                     operands_of<Acc<T>>(targets), dx.data<T>(), sizes);
+        });
+        return {dx};
+      });
   return result;
 }
 

@@ -15,14 +15,15 @@ namespace moh {
 
 namespace {
 
-constexpr std::string_view kOp = "head_sequences";
+constexpr std::string_view kHeadSequencesOp = "head_sequences";
 
 /// A tensor of int32 on the lists' device, which may be undefined: its values or null.
 const std::int32_t* checked(std::string_view name, const Tensor& numbers, const Shape& shape, Device device) {
   if (!numbers.defined()) return nullptr;
-  Check(kOp).dtype(name, Variable(numbers), DType::kInt32).shape(name, Variable(numbers), shape);
+  Check(kHeadSequencesOp).dtype(name, Variable(numbers), DType::kInt32).shape(name, Variable(numbers), shape);
   if (numbers.device() != device)
-    throw DeviceError(error_message(kOp, name, device_name(device), device_name(numbers.device())));
+    throw DeviceError(
+        error_message(kHeadSequencesOp, name, device_name(device), device_name(numbers.device())));
   return numbers.data<std::int32_t>();
 }
 
@@ -56,14 +57,15 @@ Tensor scattered(const Tensor& y, const Tensor& gates, const Shape& shape, const
 }  // namespace
 
 HeadSequences head_sequences(const HeadLists& lists, const HeadSequenceOptions& options) {
-  const ProfileScope profile(kOp);
+  const ProfileScope profile(kHeadSequencesOp);
   MOH_CHECK(lists.rows.defined() && lists.offsets.defined(), "head lists are built by build_head_lists");
   const std::int64_t rows = lists.num_rows(), heads = lists.heads;
-  Check(kOp).require(lists.kv_heads == heads, "lists", "one for each head",
-                     std::to_string(lists.kv_heads) + " for " + std::to_string(heads) + " heads");
+  Check(kHeadSequencesOp)
+      .require(lists.kv_heads == heads, "lists", "one for each head",
+               std::to_string(lists.kv_heads) + " for " + std::to_string(heads) + " heads");
   if (rows > std::numeric_limits<std::int32_t>::max())
-    throw ValueError(
-        error_message(kOp, "rows", "fewer than 2^31", std::to_string(rows), "use a smaller micro-batch"));
+    throw ValueError(error_message(kHeadSequencesOp, "rows", "fewer than 2^31", std::to_string(rows),
+                                   "use a smaller micro-batch"));
   const Device device = lists.rows.device();
   const Shape of_rows{1, rows};
   HeadSequences s{lists.batch,

@@ -13,16 +13,17 @@ namespace moh {
 
 namespace {
 
-constexpr std::string_view kOp = "head_slots";
+constexpr std::string_view kHeadSlotsOp = "head_slots";
 
 void check_selection(const Tensor& selected, std::int64_t groups, std::int64_t per_group) {
   const Variable v(selected);
-  Check(kOp).dtype("selected", v, DType::kUInt8).rank("selected", v, 3);
+  Check(kHeadSlotsOp).dtype("selected", v, DType::kUInt8).rank("selected", v, 3);
   const std::int64_t heads = selected.dim(2);
-  Check(kOp).require(groups >= 1 && heads % groups == 0, "groups",
-                     "a divisor of the " + std::to_string(heads) + " heads", std::to_string(groups));
+  Check(kHeadSlotsOp)
+      .require(groups >= 1 && heads % groups == 0, "groups",
+               "a divisor of the " + std::to_string(heads) + " heads", std::to_string(groups));
   const std::int64_t most = heads / groups;
-  Check(kOp).in_range("per_group", static_cast<double>(per_group), 1, static_cast<double>(most));
+  Check(kHeadSlotsOp).in_range("per_group", static_cast<double>(per_group), 1, static_cast<double>(most));
 }
 
 /// Fills the slots of one group of a token from its `size` elements of the selection, head `first` being the
@@ -31,7 +32,8 @@ void fill_group(const std::uint8_t* selected, std::int64_t first, std::int64_t s
                 std::int32_t* to) {
   const std::int64_t chosen = size - std::count(selected, selected + size, std::uint8_t{0});
   if (chosen > count)
-    throw ValueError(error_message(kOp, "selected", std::to_string(count) + " heads of each group at most",
+    throw ValueError(error_message(kHeadSlotsOp, "selected",
+                                   std::to_string(count) + " heads of each group at most",
                                    std::to_string(chosen)));
   std::int64_t others = count - chosen;
   for (std::int64_t head = 0; head < size; ++head) {
@@ -52,7 +54,7 @@ void fill_on_cpu(const HeadSlotArgs& args) {
 
 Tensor head_slots(const Tensor& selected, std::int64_t groups, std::int64_t per_group) {
   check_selection(selected, groups, per_group);
-  const ProfileScope profile(kOp);
+  const ProfileScope profile(kHeadSlotsOp);
   Tensor slots =
       empty({selected.dim(0), selected.dim(1), groups, per_group}, DType::kInt32, selected.device());
   if (dry_run() || slots.numel() == 0) return slots;

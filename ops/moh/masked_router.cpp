@@ -12,12 +12,12 @@ namespace moh {
 namespace {
 
 /// Tensors saved for the backward pass.
-struct Saved {
+struct SavedChoice {
   Tensor shared_logits, routed_logits, type_logits, masks, kept, load, balance_load, counts;
 };
 
 template <class A>
-MaskedRouterArgs<A> args_of(const Saved& saved) {
+MaskedRouterArgs<A> args_of(const SavedChoice& saved) {
   MaskedRouterArgs<A> args;
   args.tokens = saved.routed_logits.dim(0);
   args.heads = saved.routed_logits.dim(1);
@@ -40,7 +40,7 @@ void run_masked_router(const Tensor& like, Fn&& fn) {
   });
 }
 
-Grads masked_backward(const Saved& saved, std::span<const Tensor> dys) {
+Grads masked_backward(const SavedChoice& saved, std::span<const Tensor> dys) {
   Grads grads = {empty_like(saved.shared_logits), empty_like(saved.routed_logits),
                  saved.type_logits.defined() ? empty_like(saved.type_logits) : Tensor(),
                  empty_like(saved.masks)};
@@ -82,14 +82,14 @@ MaskedRouting route_masked_heads(const Variable& shared_logits, const Variable& 
     check.shape("balance_load", given, {heads}).like("balance_load", given, "routed_logits", routed_logits);
   }
   const Tensor load = empty({heads}, dtype, device);
-  Saved saved{shared_logits.value(),
-              routed_logits.value(),
-              type_logits.defined() ? type_logits.value() : Tensor(),
-              masks.value(),
-              empty({tokens, heads}, DType::kUInt8, device),
-              load,
-              balance_load.defined() ? balance_load : load,
-              empty({2}, DType::kFloat64, device)};
+  SavedChoice saved{shared_logits.value(),
+                    routed_logits.value(),
+                    type_logits.defined() ? type_logits.value() : Tensor(),
+                    masks.value(),
+                    empty({tokens, heads}, DType::kUInt8, device),
+                    load,
+                    balance_load.defined() ? balance_load : load,
+                    empty({2}, DType::kFloat64, device)};
   const Tensor gates = empty({tokens, heads}, dtype, device), balance = empty({}, dtype, device),
                selected = empty({tokens, heads}, DType::kUInt8, device),
                heads_each = empty({}, dtype, device),

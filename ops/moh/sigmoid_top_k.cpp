@@ -11,13 +11,14 @@ namespace moh {
 
 namespace {
 
-constexpr std::string_view kOp = "sigmoid_top_k";
+constexpr std::string_view kSigmoidTopKOp = "sigmoid_top_k";
 
 LogitGroups check_groups(const Variable& logits, std::int64_t experts, std::int64_t top_k) {
-  Check check(kOp);
+  Check check(kSigmoidTopKOp);
   check.floating("logits", logits).min_rank("logits", logits, 1);
   if (logits.dtype() == DType::kBFloat16)
-    throw DTypeError(error_message(kOp, "logits", "float32 or float64", dtype_name(logits.dtype())));
+    throw DTypeError(
+        error_message(kSigmoidTopKOp, "logits", "float32 or float64", dtype_name(logits.dtype())));
   check.require(experts >= 1 && logits.dim(-1) % experts == 0, "experts",
                 "a divisor of the last axis of logits, " + to_string(logits.shape()),
                 std::to_string(experts));
@@ -28,7 +29,7 @@ LogitGroups check_groups(const Variable& logits, std::int64_t experts, std::int6
 /// Calls fn.operator()<Backend, A>() for float32 or float64.
 template <class Fn>
 void run(const Tensor& logits, Fn&& fn) {
-  run_kernel(kOp, logits, [&]<class Backend, class A>() {
+  run_kernel(kSigmoidTopKOp, logits, [&]<class Backend, class A>() {
     if constexpr (!std::is_same_v<A, bfloat16>) fn.template operator()<Backend, A>();
   });
 }
@@ -44,7 +45,7 @@ ExpertGates sigmoid_top_k(const Variable& logits, std::int64_t experts, std::int
     SigmoidTopKKernels<Backend, A>::forward(z.data<A>(), gates.data<A>(), selected.data<std::uint8_t>(),
                                             groups);
   });
-  const Variable result = record(kOp, gates, {logits}, [z, gates](const Tensor& d_gates) -> Grads {
+  const Variable result = record(kSigmoidTopKOp, gates, {logits}, [z, gates](const Tensor& d_gates) -> Grads {
     const Tensor d_logits = empty_like(z);
     run(z, [&]<class Backend, class A>() {
       SigmoidTopKKernels<Backend, A>::backward(d_gates.data<A>(), z.data<A>(), gates.data<A>(),

@@ -9,7 +9,7 @@ namespace moh {
 
 namespace {
 
-constexpr std::string_view kOp = "adaptive_avg_pool";
+constexpr std::string_view kAdaptiveAvgPoolOp = "adaptive_avg_pool";
 
 PoolAxis checked_axis(Check& check, std::string_view name, std::int64_t pixels, std::int64_t cells) {
   check.require(cells >= 1 && cells <= pixels, name, "1 to the " + std::to_string(pixels) + " pixels of x",
@@ -20,18 +20,18 @@ PoolAxis checked_axis(Check& check, std::string_view name, std::int64_t pixels, 
 }  // namespace
 
 Variable adaptive_avg_pool(const Variable& x, std::int64_t height, std::int64_t width) {
-  Check check(kOp);
+  Check check(kAdaptiveAvgPoolOp);
   check.floating("x", x).rank("x", x, 4);
   const PoolShape shape{x.dim(0), x.dim(3), checked_axis(check, "height", x.dim(1), height),
                         checked_axis(check, "width", x.dim(2), width)};
   const Tensor y = empty({x.dim(0), height, width, x.dim(3)}, x.dtype(), x.device());
-  run_kernel(kOp, y, [&]<class Backend, class T>() {
+  run_kernel(kAdaptiveAvgPoolOp, y, [&]<class Backend, class T>() {
     AdaptiveAvgPoolKernels<Backend, T>::forward(x.value().data<T>(), y.data<T>(), shape);
   });
   return record("adaptive_avg_pool", y, {x}, [shape](const Tensor& dy) -> Grads {
     const Tensor dx =
         empty({shape.batch, shape.y.pixels, shape.x.pixels, shape.channels}, dy.dtype(), dy.device());
-    run_kernel(kOp, dx, [&]<class Backend, class T>() {
+    run_kernel(kAdaptiveAvgPoolOp, dx, [&]<class Backend, class T>() {
       AdaptiveAvgPoolKernels<Backend, T>::backward(dy.data<T>(), dx.data<T>(), shape);
     });
     return {dx};

@@ -9,7 +9,7 @@ namespace moh {
 
 namespace {
 
-constexpr std::string_view kOp = "window_pool";
+constexpr std::string_view kWindowPoolOp = "window_pool";
 
 WindowAxis checked_axis(Check& check, const char* name, std::int64_t pixels, const WindowPoolOptions& o) {
   constexpr std::int64_t kMost = std::int64_t{1} << 31;
@@ -23,18 +23,18 @@ WindowAxis checked_axis(Check& check, const char* name, std::int64_t pixels, con
 
 Variable window_pool(const Variable& x, const WindowPoolOptions& options) {
   constexpr double kMost = 1 << 15;
-  Check check(kOp);
+  Check check(kWindowPoolOp);
   check.floating("x", x).rank("x", x, 4);
   check.in_range("window", static_cast<double>(options.window), 1, kMost);
   check.in_range("stride", static_cast<double>(options.stride), 1, kMost);
   check.in_range("padding", static_cast<double>(options.padding), 0, static_cast<double>(options.window - 1));
   if (x.requires_grad() && grad_enabled())
-    throw ValueError(error_message(kOp, "x", "no gradient to record: this op is for inference",
+    throw ValueError(error_message(kWindowPoolOp, "x", "no gradient to record: this op is for inference",
                                    "a variable that requires one", "compute under NoGrad"));
   const WindowPoolShape shape{x.dim(0), x.dim(3), checked_axis(check, "height", x.dim(1), options),
                               checked_axis(check, "width", x.dim(2), options)};
   const Tensor y = empty({shape.batch, shape.y.cells, shape.x.cells, shape.channels}, x.dtype(), x.device());
-  run_kernel(kOp, y, [&]<class Backend, class T>() {
+  run_kernel(kWindowPoolOp, y, [&]<class Backend, class T>() {
     using Kernels = WindowPoolKernels<Backend, T>;
     (options.kind == PoolKind::kMax ? Kernels::max : Kernels::mean)(x.value().data<T>(), y.data<T>(), shape);
   });

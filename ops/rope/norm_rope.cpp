@@ -9,7 +9,7 @@ namespace moh {
 namespace {
 
 /// The tensors that both passes read.
-struct Operands {
+struct NormRopeInputs {
   Tensor x, w, starts;
   RopeTable table;
 
@@ -23,7 +23,7 @@ struct Operands {
   }
 };
 
-Grads gradients(const Tensor& dy, const Operands& of, const Tensor& r) {
+Grads gradients(const Tensor& dy, const NormRopeInputs& of, const Tensor& r) {
   Tensor dx = empty_like(of.x), dw = empty(of.w.shape(), accumulate_dtype(of.w.dtype()), of.w.device());
   const auto run = [&]<class Backend, class T>() {
     NormRopeKernels<Backend, T>::backward(dy.data<T>(), of.kernels<T>(), r.data<Acc<T>>(), dx.data<T>(),
@@ -39,7 +39,7 @@ Variable norm_rope(const Variable& x, const Variable& w, double eps, const RopeT
                    const Tensor& document_starts) {
   check_rope_operands("norm_rope", x, table, document_starts);
   Check("norm_rope").shape("w", w, {x.dim(3)}, "last axis of x").like("w", w, "x", x).positive("eps", eps);
-  const Operands of{x.value(), w.value(), document_starts, table.rows(0, x.dim(1))};
+  const NormRopeInputs of{x.value(), w.value(), document_starts, table.rows(0, x.dim(1))};
   Tensor y = empty_like(of.x);
   Tensor r = empty({x.dim(0), x.dim(1), x.dim(2)}, accumulate_dtype(x.dtype()), x.device());
   run_kernel("norm_rope", of.x, [&]<class Backend, class T>() {

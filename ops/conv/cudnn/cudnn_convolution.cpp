@@ -120,9 +120,9 @@ bool is_usable(const Proposal& proposal, std::initializer_list<decltype(Proposal
 }
 
 /// A convolution with descriptors and a chosen algorithm.
-class Plan {
+class ConvolutionPlan {
  public:
-  Plan(cudnnHandle_t handle, const Problem& problem)
+  ConvolutionPlan(cudnnHandle_t handle, const Problem& problem)
       : direction_(problem.direction),
         math_(math_type(problem.dtype, problem.tf32)),
         x_(image_descriptor(problem.shape.batch, problem.shape.channels, problem.shape.y.input,
@@ -252,7 +252,7 @@ class Convolutions {
 
   std::mutex mutex_;
   cudnnHandle_t handle_ = nullptr;
-  std::map<Problem, Plan> plans_;
+  std::map<Problem, ConvolutionPlan> plans_;
 };
 
 void run(const ConvShape& shape, Direction direction, bool tf32, const Tensor& x, const Tensor& w,
