@@ -30,6 +30,11 @@ Tensor positions_from(const ForwardContext& context) {
   return context.reset_positions ? context.document_starts : Tensor();
 }
 
+/// The pairs of a choice that attention reads; undefined: all.
+Tensor selected_of(const std::optional<HeadChoice>& choice) {
+  return choice ? choice->pairs : Tensor();
+}
+
 /// The normalised values are computed again from the sum, which is kept.
 void recompute_norm(const AddedAndNormed& of, const RmsNorm& norm) {
   recompute_when_read(of.normed, [&norm, sum = of.sum.detach()] { return norm(sum); });
@@ -95,7 +100,7 @@ LlamaAttention::Projections LlamaAttention::project(const Variable& x, const Rop
   const Tensor starts = positions_from(context);
   if (routed && !looks_at_queries) p.choice = (*router_)({.x = x}, context, layer_);
   if (packs(p, context)) {
-    p.qkv = packed_heads(x, table, starts);
+    p.qkv = packed_heads(x, table, starts, selected_of(p.choice));
     return p;
   }
   if (routed && routed_keys_) {
@@ -134,9 +139,11 @@ LlamaAttention::Projections LlamaAttention::Projections::detached() const {
           choice ? std::optional(choice->detached()) : std::nullopt};
 }
 
-Variable LlamaAttention::packed_heads(const Variable& x, const RopeTable& table, const Tensor& starts) const {
+Variable LlamaAttention::packed_heads(const Variable& x, const RopeTable& table, const Tensor& starts,
+                                      const Tensor& selected) const {
   const Variable qkv = apply_packed({&q_proj_, &k_proj_, &v_proj_}, x);
-  return rope_packed(reshape(qkv, {x.dim(0), x.dim(1), -1, head_dim_}), heads_ + kv_heads_, table, starts);
+  return rope_packed(reshape(qkv, {x.dim(0), x.dim(1), -1, head_dim_}), heads_ + kv_heads_, table, starts,
+                     selected);
 }
 
 Variable LlamaAttention::attended(const Projections& p, const AttentionOptions& options) const {
@@ -180,9 +187,9 @@ LayerOutput LlamaAttention::forward(const Variable& x, const RopeTable& table,
   if (recomputes_attention(recompute_) && !has_routed_keys(p)) {
     const auto again = [this, p = p.detached(), causal] { return attended(p, causal); };
     if (p.qkv.defined()) {
-      recompute_when_read(p.qkv, [this, x = x.detach(), table, starts = positions_from(context)] {
-        return packed_heads(x, table, starts);
-      });
+      recompute_when_read(
+          p.qkv, [this, x = x.detach(), table, starts = positions_from(context),
+                  selected = selected_of(p.choice)] { return packed_heads(x, table, starts, selected); });
     }
     recompute_when_read(heads, again);
   }

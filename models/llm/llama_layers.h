@@ -69,7 +69,10 @@ class LlamaAttention : public Module {
   Projections project(const Variable& x, const RopeTable& table, const ForwardContext& context) const;
   bool packs(const Projections& p, const ForwardContext& context) const;
   /// Projections::qkv of x [B, T, D].
-  Variable packed_heads(const Variable& x, const RopeTable& table, const Tensor& starts) const;
+  /// Queries, keys and values [B, T, H + 2 G, d] at their positions; of the queries those that are
+  /// `selected`, uint8 [B, T, H], or all if it is undefined.
+  Variable packed_heads(const Variable& x, const RopeTable& table, const Tensor& starts,
+                        const Tensor& selected) const;
   /// Attention of the projections, but not of routed_heads().
   Variable attended(const Projections& p, const AttentionOptions& options) const;
 

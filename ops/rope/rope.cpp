@@ -62,6 +62,18 @@ Variable recorded(const Variable& x, const RopeTable& table, const RopeSizes& si
       [table, sizes, numbers](const Tensor& dy) -> Grads { return {rotated(dy, table, sizes, -1)}; });
 }
 
+void check_selected(const Variable& qkv, std::int64_t heads, const Tensor& selected) {
+  constexpr auto kOp = "rope_packed";
+  const Variable of(selected);
+  Check(kOp).dtype("selected", of, DType::kUInt8).rank("selected", of, 3);
+  Check(kOp)
+      .shape("selected", of, {qkv.dim(0), qkv.dim(1), selected.dim(2)}, "batch and tokens of qkv")
+      .in_range("selected heads", static_cast<double>(selected.dim(2)), 0, static_cast<double>(heads));
+  if (selected.device() != qkv.device())
+    throw DeviceError(error_message(kOp, "selected", device_name(qkv.device()) + " as qkv",
+                                    device_name(selected.device())));
+}
+
 void check_positions(const Variable& x, const RopeTable& table, const Tensor& positions) {
   constexpr auto kOp = "rope_at";
   Check(kOp)
@@ -152,16 +164,21 @@ Variable rope(const Variable& x, const RopeTable& table, const Tensor& document_
 }
 
 Variable rope_packed(const Variable& qkv, std::int64_t heads, const RopeTable& table,
-                     const Tensor& document_starts) {
+                     const Tensor& document_starts, const Tensor& selected) {
   check_rope_operands("rope_packed", qkv, table, document_starts);
   Check("rope_packed").in_range("heads", static_cast<double>(heads), 0, static_cast<double>(qkv.dim(2)));
   MOH_CHECK(!qkv.is_leaf() || !qkv.requires_grad(), "a leaf's own value stays as it is");
   RopeSizes sizes = sizes_of(qkv, document_starts);
   sizes.heads = heads;
+  if (selected.defined()) {
+    check_selected(qkv, heads, selected);
+    sizes.selected = selected.data<std::uint8_t>();
+    sizes.selectable = selected.dim(2);
+  }
   const Tensor& y = qkv.value();
   const RopeTable rows = table.rows(0, qkv.dim(1));
   rotate(y, rows, sizes, 1, y);
-  return record("rope_packed", y, {qkv}, [rows, sizes, document_starts](const Tensor& dy) -> Grads {
+  return record("rope_packed", y, {qkv}, [rows, sizes, document_starts, selected](const Tensor& dy) -> Grads {
     const Tensor dx = dy.is_unique() ? dy : dy.clone();
     rotate(dx, rows, sizes, -1, dx);
     return {dx};

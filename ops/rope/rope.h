@@ -40,10 +40,12 @@ RopeTable rope_table(std::int64_t num_positions, std::int64_t head_dim, double t
 Variable rope(const Variable& x, const RopeTable& table, const Tensor& document_starts = {});
 
 /// rope() of the first `heads` heads of each token of a packed projection qkv [B, T, N, d]; the others are
-/// left as they are. In place: qkv's own tensor becomes the result, so nothing else may read it, such as the
+/// left as they are, and so are, with `selected`, uint8 [B, T, H] on the device of qkv, those of the first H
+/// heads, H at most `heads`, whose element is 0: the queries that attention over lists neither reads nor
+/// gives a gradient. In place: qkv's own tensor becomes the result, so nothing else may read it, such as the
 /// op that computed it in its backward pass. linear() and packed_linear() do not.
 Variable rope_packed(const Variable& qkv, std::int64_t heads, const RopeTable& table,
-                     const Tensor& document_starts = {});
+                     const Tensor& document_starts = {}, const Tensor& selected = {});
 
 /// rope() with the table's row positions[b, t], int32 [B, T] on the device of x, for token t: tokens need not
 /// be neighbours. Where the host holds them, positions outside of the table throw ValueError; on a GPU they

@@ -16,6 +16,7 @@ void RopeKernels<Backend, T>::rotate(const T* x, const Acc<T>* cos, const Acc<T>
       const A* s = sin + sizes.row(token) * half;
       const std::int64_t row = token * sizes.row_heads;
       for (std::int64_t head = row; head < row + sizes.heads; ++head) {
+        if (sizes.leaves(token, head - row)) continue;
         const T* from = x + head * half * 2;
         T* to = y + head * half * 2;
 #pragma omp simd

@@ -18,6 +18,7 @@ struct Rotate {
 
   MOH_DEVICE void operator()(std::int64_t number) const {
     const Division piece = divide(number, sizes.half / kCount), head = divide(piece.quotient, sizes.heads);
+    if (sizes.leaves(head.quotient, head.rest)) return;
     const std::int64_t angle = sizes.row(head.quotient) * sizes.half + piece.rest * kCount;
     const std::int64_t first =
         (head.quotient * sizes.row_heads + head.rest) * sizes.half * 2 + piece.rest * kCount;

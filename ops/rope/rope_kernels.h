@@ -17,7 +17,15 @@ struct RopeSizes {
   /// [batch, positions], or none: the row of each token's angles, of `table_rows`, in place of its number.
   const std::int32_t* rows = nullptr;
   std::int64_t table_rows = 0;
+  /// [batch, positions, selectable], or none: of the first `selectable` heads only those with a nonzero
+  /// element are rotated.
+  const std::uint8_t* selected = nullptr;
+  std::int64_t selectable = 0;
 
+  /// Whether a head of a token of all sequences is left as it is.
+  constexpr bool leaves(std::int64_t token, std::int64_t head) const {
+    return selected != nullptr && head < selectable && selected[token * selectable + head] == 0;
+  }
   /// The row of the angles of a token of all sequences.
   constexpr std::int64_t row(std::int64_t token) const {
     if (rows != nullptr) {

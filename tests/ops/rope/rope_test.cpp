@@ -107,7 +107,43 @@ OP_CASES(rope_packed) {
                        return {y};
                      }});
   }
+  for (const std::int64_t selectable : {0, 1, 3}) {
+    const std::int64_t tokens = 2 * 4;
+    const Tensor selected = zeros({2, 4, selectable}, DType::kUInt8);
+    for (std::int64_t i = 0; i < selected.numel(); ++i) selected.data<std::uint8_t>()[i] = i * i % 3 == 1;
+    const auto turns = [=](std::int64_t token, std::int64_t head) {
+      return head < 3 &&
+             (head >= selectable || selected.data<std::uint8_t>()[token * selectable + head] != 0);
+    };
+    cases.push_back({.name = "some of " + std::to_string(selectable) + " heads, 3 of 5",
+                     .inputs = {normal({2, 4, 5, 16})},
+                     .run =
+                         [=](const Inputs& in) {
+                           const DType dtype = accumulate_dtype(in[0].dtype());
+                           const RopeTable table = rope_table(4, 16, kTheta, dtype, in[0].device());
+                           const Variable own = scale(in[0], 1.0);  // a tensor that the op may change
+                           return Outputs{rope_packed(own, 3, table, {}, selected.to(in[0].device()))};
+                         },
+                     .reference = [=](const std::vector<Tensor>& in) -> std::vector<Tensor> {
+                       const Tensor y = in[0].clone(), all = reference(in[0], 0).front();
+                       for (std::int64_t i = 0; i < tokens * 5 * 16; ++i) {
+                         if (turns(i / 16 / 5, i / 16 % 5)) y.data<double>()[i] = all.data<double>()[i];
+                       }
+                       return {y};
+                     }});
+  }
   return cases;
+}
+
+TEST_CASE("ops: rope_packed refuses a selection that is not that of its tokens and heads") {
+  const RopeTable table = rope_table(3, 4, kTheta);
+  const auto run = [&](const Tensor& selected) {
+    rope_packed(Variable(zeros({1, 3, 2, 4}, DType::kFloat32)), 1, table, {}, selected);
+  };
+  CHECK_NOTHROW(run(zeros({1, 3, 1}, DType::kUInt8)));
+  CHECK_THROWS_AS(run(zeros({1, 3, 1}, DType::kFloat32)), DTypeError);
+  CHECK_THROWS_AS(run(zeros({1, 2, 1}, DType::kUInt8)), ShapeError);
+  CHECK_THROWS_AS(run(zeros({1, 3, 2}, DType::kUInt8)), ValueError);
 }
 
 TEST_CASE("ops: rope_packed changes its operand, and a gradient only where nobody else has it") {
