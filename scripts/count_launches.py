@@ -96,7 +96,7 @@ def main():
     parser.add_argument("--program", default="build/release/tests/cuda_sim/moh_sim", type=pathlib.Path, metavar="FILE",
                         help="the simulator's moh (default: build/release/tests/cuda_sim/moh_sim)")
     parser.add_argument("--kernels", action="store_true", help="then list each model's kernels, those with most bytes first")
-    parser.add_argument("--models", nargs="+", choices=MODELS, default=list(MODELS), metavar="MODEL", help=f"some of {', '.join(MODELS)}")
+    parser.add_argument("--models", nargs="+", choices=MODELS, default=list(MODELS), metavar="MODEL", help=f"some of {', '.join(MODELS)}".replace("%", "%%"))
     options = parser.parse_args()
     if not options.program.is_file():
         sys.exit(f"{options.program}: expected the simulator's moh; build the target moh_sim, or name its program by --program")

@@ -75,7 +75,9 @@ class Commands(support.MohTest):
         # -S: without packages, as who reads about a script may not have them yet.
         interpreter = ["bash"] if script.suffix == ".sh" else ["/usr/bin/python3", "-S"]
         result = subprocess.run([*interpreter, str(script), "--help"], capture_output=True, text=True, timeout=support.TIMEOUT_SECONDS)
-        return result.stdout + result.stderr
+        if result.returncode != 0:
+            raise AssertionError(f"{script} --help: expected exit code 0, found {result.returncode}:\n{result.stderr}")
+        return result.stdout
 
     def mistakes(self, words, shown=None):
         """What is wrong with a command. `shown`: the configuration that the page shows."""
