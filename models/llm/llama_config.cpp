@@ -6,6 +6,8 @@
 #include <utility>
 #include <vector>
 
+#include "ops/attention/attention.h"
+
 namespace moh {
 
 namespace {
@@ -44,9 +46,11 @@ void check_heads(const LlamaConfig& c, ConfigFaults& faults) {
     faults.add({"heads", "hidden", "head_dim"},
                "a divisor of " + faults.key("hidden") + " (" + number_text(c.hidden) + ")",
                number_text(c.heads), "or set " + faults.key("head_dim"));
-  } else if (spelt.head_dim % 2 != 0) {
+  } else if (spelt.head_dim % 2 != 0 || spelt.head_dim > kMostHeadDim) {
     const std::string quotient = " (" + faults.key("hidden") + " / " + faults.key("heads") + ")";
-    faults.add({"head_dim", "hidden", "heads"}, "an even number (rotary positions rotate pairs)",
+    faults.add({"head_dim", "hidden", "heads"},
+               spelt.head_dim % 2 != 0 ? "an even number (rotary positions rotate pairs)"
+                                       : "at most " + number_text(kMostHeadDim),
                number_text(spelt.head_dim) + (c.head_dim == 0 ? quotient : ""));
   }
   if (c.heads % spelt.kv_heads != 0) {

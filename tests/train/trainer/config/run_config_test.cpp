@@ -361,6 +361,7 @@ TEST_CASE("run config: rules between fields point at what was written") {
        "model.heads)"},
       {"model: {head_dim: 5}\n",
        "1:19: model.head_dim: expected an even number (rotary positions rotate pairs), found 5"},
+      {"model: {head_dim: 512}\n", "1:19: model.head_dim: expected at most 256, found 512"},
       {"tf32: true\n", "1:7: tf32: expected false with device: cpu, which has no TF32, found true"},
       {"model:\n  kv_heads: 3\n", "2:13: model.kv_heads: expected a divisor of model.heads (8), found 3"},
       {"model: {kv_heads: 16}\n", "1:19: model.kv_heads: expected a divisor of model.heads (8), found 16"},
