@@ -15,7 +15,9 @@ BLEU = pathlib.Path(__file__).resolve().with_name("bleu.sh")
 def add_arguments(parser):
     parser.add_argument("--bleu", type=int, metavar="N",
                         help="score held-out sentences, translated by the mean of a run's last N checkpoints, with scripts/bleu.sh")
-    parser.add_argument("--fid", metavar="REFERENCE", help="score images that the models draw, by FID to the reference of moh eval fid")
+    parser.add_argument("--fid", metavar="REFERENCE",
+                        help="score images that the models draw, by FID to the reference of moh eval fid: images, or their features, which "
+                             "its --write-reference computes once for all models")
     parser.add_argument("--sampling", default="-n 1024 --steps 50 --cfg 1", metavar="OPTIONS",
                         help="how moh sample draws them, one argument (%(default)s)")
     features = parser.add_mutually_exclusive_group()

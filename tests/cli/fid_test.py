@@ -64,6 +64,12 @@ class Fid(support.MohTest):
         self.assertGreaterEqual(archive["inception_score"], 1)
         said = self.fid("--features-from", "classifier", "s/samples.npz", "s/samples.npz")
         self.assert_says(said, "not of Inception")
+        self.moh("sample", "--checkpoint", "generator", "--out", "u", "-n", "5", "--steps", "1", "--seed", "9")
+        by_images = self.scores("--features-from", "classifier", "--write-reference", "s.npz", "s/samples.npz", "u")
+        by_features = self.scores("--features-from", "classifier", "s.npz", "u")
+        self.assertEqual({**by_images, "reference": "s.npz"}, by_features)
+        self.assertEqual({**by_images, "reference": "s.npz"}, self.scores("--features-from", "classifier", "--write-reference", "t.npz", "s.npz", "u"))
+        self.assertEqual(pathlib.Path(self.folder / "s.npz").read_bytes(), pathlib.Path(self.folder / "t.npz").read_bytes())
 
     def test_what_cannot_be_scored_is_named(self):
         broken = {"code": support.INPUT_ERROR}

@@ -66,6 +66,29 @@ Tensor normal(const Shape& shape, std::uint64_t seed) {
 
 }  // namespace
 
+TEST_CASE("fid: features and statistics come back from the file that they are written to") {
+  const TemporaryFolder folder;
+  for (const char* name : {"reference.npz", "statistics.npz"}) {
+    const PictureFeatures written = read_picture_features(golden(name));
+    write_picture_features(folder.path() / name, written);
+    const PictureFeatures found = read_picture_features(folder.path() / name);
+    const auto same = [](const Tensor& a, const Tensor& b) {
+      return a.defined() == b.defined() &&
+             (!a.defined() ||
+              (a.shape() == b.shape() && std::ranges::equal(a.span<double>(), b.span<double>())));
+    };
+    CHECK(same(found.features, written.features));
+    CHECK(same(found.spatial_features, written.spatial_features));
+    CHECK(same(found.probabilities, written.probabilities));
+    for (const auto moments : {&PictureFeatures::moments, &PictureFeatures::spatial_moments}) {
+      REQUIRE((found.*moments).has_value() == (written.*moments).has_value());
+      if (!(found.*moments)) continue;
+      CHECK(same((found.*moments)->mean, (written.*moments)->mean));
+      CHECK(same((found.*moments)->covariance, (written.*moments)->covariance));
+    }
+  }
+}
+
 TEST_CASE("fid: scores of features and of statistics are those of NumPy and SciPy") {
   const auto expected = nlohmann::json::parse(bytes_of(golden("scores.json")));
   const auto close = [&](const std::optional<double>& found, const char* name) {

@@ -17,7 +17,7 @@ namespace moh::cli {
 namespace {
 
 struct FidArgs {
-  std::string reference, samples;
+  std::string reference, samples, reference_out;
   FeatureOptions features;
   std::int64_t threads = 0;
   bool json = false;
@@ -31,7 +31,9 @@ int eval_fid(const FidArgs& args, const Families& families) {
   const auto features_of = [&](const std::string& path) {
     return made ? made->of(path) : read_picture_features(path);
   };
-  const PictureFeatures reference = features_of(args.reference), samples = features_of(args.samples);
+  const PictureFeatures reference = features_of(args.reference);
+  if (!args.reference_out.empty()) write_picture_features(args.reference_out, reference);
+  const PictureFeatures samples = features_of(args.samples);
   StatusLine line(*console);
   const PictureScores scores = score_pictures(reference, samples, [&](double share) {
     constexpr std::int64_t kParts = 1000;
@@ -68,12 +70,12 @@ void add_eval_fid(const Commands& eval) {
       ->required();
   CLI::Option* from = command.add_option(
       "--features-from", args.features.classifier,
-      "A classifier, trained by moh or released, that computes features of images: both files "
-      "are then images (.npz of moh sample, folders)");
+      "A classifier, trained by moh or released, that computes features of images: files are then images "
+      "(.npz of moh sample, folders), or features (.npz)");
   CLI::Option* inception = command.add_option(
       "--features", args.features.inception,
-      "A published weight file of Inception that computes features of images: both files are then "
-      "images (.npz with arr_0, folders), or features or statistics (.npz)");
+      "A published weight file of Inception that computes features of images: files are then images (.npz "
+      "with arr_0, folders), or features or statistics (.npz)");
   inception->excludes(from);
   command
       .add_option(
@@ -86,6 +88,10 @@ void add_eval_fid(const Commands& eval) {
   command.add_option("--batch-size", args.features.batch_size, "Images of a forward pass (with --features)")
       ->check(CLI::Range(1, 4096))
       ->needs(inception);
+  command
+      .add_option("--write-reference", args.reference_out,
+                  "Write the features of the reference to a file (.npz) that later calls take in its place")
+      ->type_name("FILE");
   command.add_option("--threads", args.threads, "CPU threads; 0: all processors");
   command.add_flag("--json", args.json, "Print one JSON object instead of a table");
   command.footer(
@@ -97,7 +103,9 @@ classify_image_graph_def.pb, or with the weights of pytorch-fid or torch-fidelit
 Examples:
   moh eval fid reference_features.npz sample_features.npz
   moh eval fid --features classify_image_graph_def.pb VIRTUAL_imagenet256_labeled.npz fid/samples.npz
-  moh eval fid --features-from runs/cifar10_classifier cifar10/test samples/samples.npz)");
+  moh eval fid --features-from runs/cifar10_classifier cifar10/test samples/samples.npz
+  moh eval fid --features classify_image_graph_def.pb --write-reference test.npz cifar10/test step_100000
+  moh eval fid --features classify_image_graph_def.pb test.npz step_200000)");
 }
 
 }  // namespace moh::cli

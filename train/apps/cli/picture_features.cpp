@@ -19,90 +19,79 @@ namespace moh::cli {
 
 namespace {
 
-/// make(done) with a line of progress, which done(number of pictures) updates.
-template <class Make>
-auto with_progress(Console& console, std::int64_t pictures, const Make& make) {
-  StatusLine line(console);
-  return make([&](std::int64_t done) {
-    line.update([&] { return describe_progress("features", done, pictures, "pictures", line.elapsed()); });
-  });
-}
-
 class ClassifierMaker final : public FeatureMaker {
  public:
   ClassifierMaker(const std::string& checkpoint, const Families& families, Console& console)
-      : checkpoint_(checkpoint), loaded_(load_model(checkpoint, families)), console_(console) {
+      : FeatureMaker(console), checkpoint_(checkpoint), loaded_(load_model(checkpoint, families)) {
     if (loaded_.family->defaults().task() != ImageRun::kTask)
       throw ConfigError(error_message(
           "--features-from", "", "a classifier of pictures",
           printable_path(checkpoint) + ", of task " + std::string(loaded_.family->defaults().task())));
   }
 
-  PictureFeatures of(const std::string& path) override {
-    const PictureSourcePtr pictures = open_loose_pictures(path);
-    ClassifierFeatures made = with_progress(console_, pictures->size(), [&](const auto& done) {
-      return classifier_features(loaded_.config, static_cast<const ImageModel&>(*loaded_.model), pictures,
-                                 done);
-    });
-    PictureFeatures features{.name = path};
-    features.features = std::move(made.features);
-    features.probabilities = std::move(made.probabilities);
-    return features;
-  }
   std::string describe() const override {
     return "of the classifier " + printable_path(checkpoint_) +
            ", not of Inception: no published number compares";
   }
 
  private:
+  void make(PictureFeatures& features, const PictureSourcePtr& pictures,
+            FunctionRef<void(std::int64_t)> done) override {
+    ClassifierFeatures made =
+        classifier_features(loaded_.config, static_cast<const ImageModel&>(*loaded_.model), pictures, done);
+    features.features = std::move(made.features);
+    features.probabilities = std::move(made.probabilities);
+  }
+
   std::string checkpoint_;
   LoadedModel loaded_;
-  Console& console_;
 };
 
 class InceptionMaker final : public FeatureMaker {
  public:
-  InceptionMaker(const FeatureOptions& options, Console& console) : options_(options), console_(console) {
+  InceptionMaker(const FeatureOptions& options, Console& console) : FeatureMaker(console), options_(options) {
     const Device device = parse_device(options.device);
     open_device(device);
     model_ = load_inception(options.inception, {DType::kFloat32, device});
   }
 
-  /// A file without pictures is read for its features or statistics; statistics beside pictures are read,
-  /// too.
-  PictureFeatures of(const std::string& path) override {
-    PictureFeatures features{.name = path};
-    if (std::filesystem::path(path).extension() == ".npy") return read_picture_features(path);
-    if (std::filesystem::path(path).extension() == ".npz") {
-      const NumpyFile file(path);
-      const bool has_pictures = file.find("arr_0") != nullptr;
-      if (!has_pictures || file.find("mu") != nullptr) features = read_picture_features(path);
-      if (!has_pictures) return features;
-    }
-    const PictureSourcePtr pictures = open_loose_pictures(path);
-    InceptionFeatures made = with_progress(console_, pictures->size(), [&](const auto& done) {
-      return inception_features(*model_, pictures, centers(), options_.batch_size, done);
-    });
-    features.features = std::move(made.features);
-    features.spatial_features = std::move(made.spatial);
-    features.probabilities = std::move(made.probabilities);
-    return features;
-  }
   std::string describe() const override {
     return "of Inception, " + printable_path(options_.inception) + ", resized as by " + options_.resize;
   }
 
  private:
-  PixelCenters centers() const {
-    return options_.resize == "adm" ? PixelCenters::kCorner : PixelCenters::kHalf;
+  void make(PictureFeatures& features, const PictureSourcePtr& pictures,
+            FunctionRef<void(std::int64_t)> done) override {
+    const PixelCenters centers = options_.resize == "adm" ? PixelCenters::kCorner : PixelCenters::kHalf;
+    InceptionFeatures made = inception_features(*model_, pictures, centers, options_.batch_size, done);
+    features.features = std::move(made.features);
+    features.spatial_features = std::move(made.spatial);
+    features.probabilities = std::move(made.probabilities);
   }
 
   const FeatureOptions& options_;
-  Console& console_;
   std::unique_ptr<Inception> model_;
 };
 
 }  // namespace
+
+PictureFeatures FeatureMaker::of(const std::string& path) {
+  PictureFeatures features{.name = path};
+  if (std::filesystem::path(path).extension() == ".npy") return read_picture_features(path);
+  if (std::filesystem::path(path).extension() == ".npz") {
+    const NumpyFile file(path);
+    const bool has_pictures = file.find("arr_0") != nullptr;
+    if (!has_pictures || file.find("mu") != nullptr) features = read_picture_features(path);
+    if (!has_pictures) return features;
+  }
+  const PictureSourcePtr pictures = open_loose_pictures(path);
+  StatusLine line(console_);
+  make(features, pictures, [&](std::int64_t done) {
+    line.update(
+        [&] { return describe_progress("features", done, pictures->size(), "pictures", line.elapsed()); });
+  });
+  return features;
+}
 
 std::unique_ptr<FeatureMaker> feature_maker(const FeatureOptions& options, const Families& families,
                                             Console& console) {

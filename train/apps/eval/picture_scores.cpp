@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "core/error.h"
+#include "train/base/formats/npz_writer.h"
 #include "train/base/formats/numpy_file.h"
 #include "train/base/io/printable.h"
 #include "train/base/math/neighbour_coverage.h"
@@ -191,6 +192,37 @@ PictureFeatures read_picture_features(const std::filesystem::path& path) {
             : "these are pictures: --features WEIGHTS or --features-from CHECKPOINT makes features of them");
   if (features.probabilities.defined()) reader.check_probabilities(features.probabilities);
   return features;
+}
+
+void write_picture_features(const std::filesystem::path& path, const PictureFeatures& features) {
+  std::vector<NpzArray> arrays;
+  std::vector<Tensor> values;
+  const auto add = [&](const char* name, const Tensor& array, NpzArray::Type type) {
+    if (!array.defined()) return;
+    const std::span<const std::int64_t> extents = array.shape().extents();
+    arrays.push_back({.name = name, .shape = {extents.begin(), extents.end()}, .type = type});
+    values.push_back(array);
+  };
+  const auto add_moments = [&](const char* mean, const char* covariance, const Moments& moments) {
+    add(mean, moments.mean, NpzArray::Type::kFloat64);
+    add(covariance, moments.covariance, NpzArray::Type::kFloat64);
+  };
+  add("activations", features.features, NpzArray::Type::kFloat32);
+  add("activations_s", features.spatial_features, NpzArray::Type::kFloat32);
+  add("probabilities", features.probabilities, NpzArray::Type::kFloat64);
+  add_moments("mu", "sigma", features.moments.value_or(Moments{}));
+  add_moments("mu_s", "sigma_s", features.spatial_moments.value_or(Moments{}));
+  NpzWriter file(path, arrays);
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    for (std::int64_t row = 0; row < values[i].dim(0); ++row) {
+      const Tensor part = values[i].slice(row, row + 1);
+      if (arrays[i].type == NpzArray::Type::kFloat32)
+        file.write(i, part.to(DType::kFloat32).span<float>());
+      else
+        file.write(i, part.span<double>());
+    }
+  }
+  file.commit();
 }
 
 PictureScores score_pictures(const PictureFeatures& reference, const PictureFeatures& samples,

@@ -28,6 +28,10 @@ struct PictureFeatures {
 /// another width, and a file with none of them.
 PictureFeatures read_picture_features(const std::filesystem::path& path);
 
+/// Writes an .npz file of which read_picture_features() gives back the same, but for the name: features in
+/// float32, which those of a network in float32 or less fit, all else in float64. Throws StorageError.
+void write_picture_features(const std::filesystem::path& path, const PictureFeatures& features);
+
 /// The scores of samples against a reference, as the evaluator of guided-diffusion defines them (Dhariwal &
 /// Nichol 2021, arXiv 2105.05233); those that the files have no numbers for are missing.
 struct PictureScores {

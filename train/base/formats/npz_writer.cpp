@@ -49,6 +49,8 @@ std::string type_of(const NpzArray& array) {
       return "<i8";
     case NpzArray::Type::kFloat32:
       return "<f4";
+    case NpzArray::Type::kFloat64:
+      return "<f8";
     case NpzArray::Type::kText:
       return "<U" + std::to_string(array.characters);
   }
@@ -60,6 +62,7 @@ std::uint64_t element_bytes(const NpzArray& array) {
     case NpzArray::Type::kUint8:
       return 1;
     case NpzArray::Type::kInt64:
+    case NpzArray::Type::kFloat64:
       return 8;
     case NpzArray::Type::kFloat32:
       return 4;

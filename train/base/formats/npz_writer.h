@@ -14,7 +14,7 @@ namespace moh {
 
 /// An array of an .npz file that is to be written.
 struct NpzArray {
-  enum class Type { kUint8, kInt64, kFloat32, kText };
+  enum class Type { kUint8, kInt64, kFloat32, kFloat64, kText };
 
   std::string name;                 ///< without ".npy"
   std::vector<std::int64_t> shape;  ///< extents of 1 or more; empty for a single number
@@ -39,6 +39,9 @@ class NpzWriter {
     write_bytes(array, std::as_bytes(elements));
   }
   void write(std::size_t array, std::span<const float> elements) {
+    write_bytes(array, std::as_bytes(elements));
+  }
+  void write(std::size_t array, std::span<const double> elements) {
     write_bytes(array, std::as_bytes(elements));
   }
   /// An element of an array of texts, in UTF-8: what is no UTF-8 is replaced, what is too long is cut.
