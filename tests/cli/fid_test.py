@@ -68,8 +68,15 @@ class Fid(support.MohTest):
         by_images = self.scores("--features-from", "classifier", "--write-reference", "s.npz", "s/samples.npz", "u")
         by_features = self.scores("--features-from", "classifier", "s.npz", "u")
         self.assertEqual({**by_images, "reference": "s.npz"}, by_features)
-        self.assertEqual({**by_images, "reference": "s.npz"}, self.scores("--features-from", "classifier", "--write-reference", "t.npz", "s.npz", "u"))
-        self.assertEqual(pathlib.Path(self.folder / "s.npz").read_bytes(), pathlib.Path(self.folder / "t.npz").read_bytes())
+        written = (self.folder / "s.npz").read_bytes()
+        self.assertEqual(by_features, self.scores("--features-from", "classifier", "--write-reference", "t.npz", "s.npz", "u"))
+        self.assertEqual((self.folder / "t.npz").read_bytes(), written)
+        # Images are not replaced by their features, and no name is refused after minutes.
+        for name, said in (("s/samples.npz", "--overwrite"), ("s", "the name of a file"), ("features", "ends in .npz")):
+            refused = self.fid("--features-from", "classifier", "--write-reference", name, "s/samples.npz", "u", code=support.CONFIG_ERROR)
+            self.assert_says(refused, said)
+        self.fid("--features-from", "classifier", "--write-reference", "t.npz", "--overwrite", "u", "u")
+        self.assertNotEqual((self.folder / "t.npz").read_bytes(), written)
 
     def test_what_cannot_be_scored_is_named(self):
         broken = {"code": support.INPUT_ERROR}

@@ -1,14 +1,18 @@
 #include <unistd.h>
 #include <CLI/CLI.hpp>
 #include <cstdio>
+#include <filesystem>
 #include <iostream>
 #include <memory>
 #include <string>
 
+#include "core/error.h"
 #include "core/parallel.h"
 #include "train/apps/cli/commands.h"
 #include "train/apps/cli/picture_features.h"
 #include "train/apps/eval/picture_scores.h"
+#include "train/base/io/durable_file.h"
+#include "train/base/io/printable.h"
 #include "train/base/log/logging.h"
 #include "train/base/log/progress.h"
 
@@ -20,10 +24,20 @@ struct FidArgs {
   std::string reference, samples, reference_out;
   FeatureOptions features;
   std::int64_t threads = 0;
-  bool json = false;
+  bool overwrite = false, json = false;
 };
 
+/// Before features are computed, which takes minutes.
+void check_reference_out(const std::string& path, bool overwrite) {
+  if (path.empty()) return;
+  require_replaceable("--write-reference", path, overwrite);
+  if (std::filesystem::path(path).extension() != ".npz")
+    throw ConfigError(
+        error_message("--write-reference", "", "a name that ends in .npz", printable_path(path)));
+}
+
 int eval_fid(const FidArgs& args, const Families& families) {
+  check_reference_out(args.reference_out, args.overwrite);
   const auto console = std::make_shared<Console>(STDERR_FILENO);
   start_logging(console);
   set_num_threads(args.threads);
@@ -90,8 +104,9 @@ void add_eval_fid(const Commands& eval) {
       ->needs(inception);
   command
       .add_option("--write-reference", args.reference_out,
-                  "Write the features of the reference to a file (.npz) that later calls take in its place")
-      ->type_name("FILE");
+                  "Write the features of the reference to a file that later calls take in its place")
+      ->type_name("FILE.npz");
+  command.add_flag("--overwrite", args.overwrite, "Replace the file of --write-reference");
   command.add_option("--threads", args.threads, "CPU threads; 0: all processors");
   command.add_flag("--json", args.json, "Print one JSON object instead of a table");
   command.footer(
