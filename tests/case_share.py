@@ -10,7 +10,7 @@ SKIPPED = 77
 
 
 def names_of(program, *chosen):
-    """Names of the program's cases, or of those that are chosen. Its exit code is their number."""
+    """Names of the program's cases, or of those that are chosen. The program's exit code is their number."""
     listed = subprocess.run([program, "--list-test-names-only", *chosen], stdout=subprocess.PIPE, text=True, check=False).stdout
     return [name for name in listed.splitlines() if name]
 

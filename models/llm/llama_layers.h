@@ -68,9 +68,8 @@ class LlamaAttention : public Module {
   };
   Projections project(const Variable& x, const RopeTable& table, const ForwardContext& context) const;
   bool packs(const Projections& p, const ForwardContext& context) const;
-  /// Projections::qkv of x [B, T, D].
-  /// Queries, keys and values [B, T, H + 2 G, d] at their positions; of the queries those that are
-  /// `selected`, uint8 [B, T, H], or all if it is undefined.
+  /// Projections::qkv of x [B, T, D]: keys, and the queries that are `selected`, uint8 [B, T, H], or all if
+  /// it is undefined, at their positions.
   Variable packed_heads(const Variable& x, const RopeTable& table, const Tensor& starts,
                         const Tensor& selected) const;
   /// Attention of the projections, but not of routed_heads().
