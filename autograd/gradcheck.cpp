@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <set>
+#include <span>
 #include <sstream>
 #include <utility>
 
@@ -57,34 +58,64 @@ double loss_of(const Function& f, const std::vector<Tensor>& inputs, const std::
   return loss;
 }
 
+/// The elements first, first + stride, ... of an input, each times 1 or -1.
+struct Direction {
+  std::span<double> elements;
+  std::size_t first, stride;
+  RandomKey signs;
+
+  double sign(std::size_t element) const {
+    return stride == elements.size() || random_below(signs, element, 2) == 0 ? 1.0 : -1.0;
+  }
+  template <class Visit>
+  void for_each(const Visit& visit) const {
+    for (std::size_t i = first; i < elements.size(); i += stride) visit(i, sign(i));
+  }
+};
+
 double central_difference(const Function& f, const std::vector<Tensor>& inputs,
-                          const std::vector<Tensor>& cotangents, double& element, double step) {
-  const double value = element;
-  element = value + step;
+                          const std::vector<Tensor>& cotangents, const Direction& direction, double step) {
+  std::vector<double> values;
+  direction.for_each([&](std::size_t i, double) { values.push_back(direction.elements[i]); });
+  const auto move_by = [&](double distance) {
+    std::size_t at = 0;
+    direction.for_each(
+        [&](std::size_t i, double sign) { direction.elements[i] = values[at++] + sign * distance; });
+  };
+  move_by(step);
   const double above = loss_of(f, inputs, cotangents);
-  element = value - step;
+  move_by(-step);
   const double below = loss_of(f, inputs, cotangents);
-  element = value;
+  move_by(0);
   return (above - below) / (2.0 * step);
 }
 
+/// A direction is named by its first element; it has one alone if `elements` is 1.
 struct Comparison {
-  std::size_t input, element;
+  std::size_t input, first, elements;
   double analytic, numeric;
   double error() const { return std::abs(analytic - numeric); }
 };
 
 std::vector<Comparison> compare(const Function& f, const std::vector<Tensor>& inputs,
                                 const std::vector<Variable>& leaves, const std::vector<Tensor>& cotangents,
-                                double step) {
+                                const GradCheckOptions& options) {
   std::vector<Comparison> comparisons;
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     if (!leaves[i].requires_grad()) continue;
     const Tensor& grad = leaves[i].grad();
     const auto elements = inputs[i].span<double>();
-    for (std::size_t j = 0; j < elements.size(); ++j) {
-      const double analytic = grad.defined() ? grad.data<double>()[j] : 0.0;
-      comparisons.push_back({i, j, analytic, central_difference(f, inputs, cotangents, elements[j], step)});
+    const std::size_t stride =
+        options.directions == 0 ? elements.size() : std::min(options.directions, elements.size());
+    for (std::size_t first = 0; first < stride; ++first) {
+      const Direction direction{elements, first, stride, {options.seed, inputs.size() + i}};
+      Comparison comparison{.input = i, .first = first, .elements = 0, .analytic = 0, .numeric = 0};
+      direction.for_each([&](std::size_t j, double sign) {
+        comparison.analytic += grad.defined() ? sign * grad.data<double>()[j] : 0.0;
+        ++comparison.elements;
+      });
+      comparison.numeric = central_difference(f, inputs, cotangents, direction, options.step);
+      comparisons.push_back(comparison);
     }
   }
   return comparisons;
@@ -117,9 +148,10 @@ void judge(GradCheckReport& report, const std::vector<Comparison>& comparisons,
   }
   std::ostringstream text;
   text.precision(12);
-  text << "gradcheck: input " << worst->input << ", element " << worst->element << ": backward gives "
-       << worst->analytic << ", central difference " << worst->numeric << " (" << excess(*worst)
-       << " x the tolerance)";
+  text << "gradcheck: input " << worst->input << ", element " << worst->first;
+  if (worst->elements > 1) text << " and the " << worst->elements - 1 << " of its direction";
+  text << ": backward gives " << worst->analytic << ", central difference " << worst->numeric << " ("
+       << excess(*worst) << " x the tolerance)";
   report.message = text.str();
   report.passed = excess(*worst) <= 1.0;
 }
@@ -144,7 +176,7 @@ GradCheckReport gradcheck(const Function& f, const std::vector<Tensor>& inputs,
     seeds.push_back(cotangents[i]);
   }
   backward(reached, seeds);
-  judge(report, compare(f, own, leaves, cotangents, options.step), options);
+  judge(report, compare(f, own, leaves, cotangents, options), options);
   return report;
 }
 

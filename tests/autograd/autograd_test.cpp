@@ -2,6 +2,7 @@
 #include <cstring>
 
 #include "autograd/between_ops.h"
+#include "autograd/gradcheck.h"
 #include "autograd/node.h"
 #include "autograd/recompute.h"
 #include "core/allocator.h"
@@ -323,4 +324,30 @@ TEST_CASE("autograd: gradcheck notices a wrong backward pass that a sum of outpu
     return {record("wrong", y, {in[0]}, [](const Tensor& dy) -> Grads { return {zeros_like(dy)}; })};
   };
   CHECK_FALSE(gradcheck(wrong, {uniform({2}, 1, 2)}).passed);
+}
+
+TEST_CASE("autograd: gradcheck along directions notices one wrong element of many") {
+  constexpr std::int64_t kElements = 1000;
+  for (const std::int64_t wrong : {std::int64_t{-1}, std::int64_t{0}, std::int64_t{7}, kElements - 1}) {
+    const auto halves_of_squares = [wrong](const std::vector<Variable>& in) -> std::vector<Variable> {
+      const Tensor x = in[0].value(), y = empty_like(x);
+      for (std::int64_t i = 0; i < kElements; ++i)
+        y.data<double>()[i] = x.data<double>()[i] * x.data<double>()[i] / 2;
+      return {record("squares", y, {in[0]}, [x, wrong](const Tensor& dy) -> Grads {
+        const Tensor dx = empty_like(dy);
+        for (std::int64_t i = 0; i < kElements; ++i)
+          dx.data<double>()[i] = dy.data<double>()[i] * x.data<double>()[i] * (i == wrong ? 1 + 1e-3 : 1);
+        return {dx};
+      })};
+    };
+    for (const std::size_t directions : {std::size_t{0}, std::size_t{1}, std::size_t{64}}) {
+      INFO("element " << wrong << ", " << directions << " directions");
+      const GradCheckReport report =
+          gradcheck(halves_of_squares, {uniform({kElements}, 1, 2)}, {.directions = directions});
+      INFO(report.message);
+      CHECK(report.passed == (wrong < 0));
+      if (wrong >= 0 && directions == 64)
+        CHECK(report.message.find("element " + std::to_string(wrong % 64) + " and") != std::string::npos);
+    }
+  }
 }

@@ -4,7 +4,6 @@
 #include <string>
 #include <vector>
 
-#include "autograd/gradcheck.h"
 #include "autograd/variable.h"
 
 namespace moh::test {
@@ -24,7 +23,6 @@ struct OpCase {
   /// outputs: for large inputs, instead of central differences, whose time grows like the square of the
   /// elements.
   std::function<std::vector<Tensor>(const std::vector<Tensor>&, const std::vector<Tensor>&)> gradients = {};
-  GradCheckOptions gradcheck = {};
   /// Largest error of the float32 op, forward and backward, in units of 2^-24 times the largest magnitude of
   /// the tensor. The bfloat16 op gets the same number of units of 2^-9.
   double units = 16;
@@ -36,11 +34,11 @@ struct OpCase {
   std::string absent_on_gpu = {};
 };
 
-/// Runs a case every way. On the CPU (op_cases.cpp): forward against the reference in float64, gradient
-/// check or gradients against theirs, float32 and bfloat16 forward and backward against float64 with every
-/// instruction set that the processor has, bit-equal reruns and bit-equal results with one and with several
-/// threads; errors of kernels that multiply bfloat16 as such against those that upcast it. On a GPU:
-/// device_op_cases.cpp.
+/// Runs a case every way. On the CPU (op_cases.cpp): a gradient check in float64, and with every instruction
+/// set that the processor has forward against the reference in float64, gradients against theirs or those
+/// that were checked, float32 and bfloat16 forward and backward against float64, bit-equal reruns and
+/// bit-equal results with one and with several threads; errors of kernels that multiply bfloat16 as such
+/// against those that upcast it. On a GPU: device_op_cases.cpp.
 void check_op_case(const OpCase& op_case);
 
 using OpCases = std::vector<OpCase>;
