@@ -12,8 +12,6 @@ namespace moh {
 
 namespace {
 
-using aggregated::Division;
-
 /// Hands out slices of the workspace, each aligned to 16 bytes.
 class Slices {
  public:
@@ -40,11 +38,11 @@ bool is_whole(std::int64_t head_dim, const Views&... data) {
 /// The operands, with position biases and learnable tokens in the order in which kernels read them, and with
 /// the keys that are kept.
 template <class T, class Args>
-aggregated::Problem<T> problem_of(const Args& args, const Division& division, std::int64_t num_rows,
-                                  bool whole, Slices& slices) {
+aggregated::Problem<T> problem_of(const Args& args, const aggregated::Division& division,
+                                  std::int64_t num_rows, bool whole, Slices& slices) {
   const AttentionShape& s = args.shape.pairs;
   const std::int64_t neighbours = args.shape.neighbours();
-  float* const bias = slices.take(Division::position_biases(s));
+  float* const bias = slices.take(aggregated::Division::position_biases(s));
   float* const tokens = slices.take(s.heads * neighbours * s.head_dim);
   ConvKernels<Cuda, float>::swap_axes(args.parameters.position_bias, bias, s.heads, s.queries, s.keys);
   if (neighbours > 0)
@@ -53,7 +51,8 @@ aggregated::Problem<T> problem_of(const Args& args, const Division& division, st
       args.shape, args.lists, args.q, args.k, args.v, args.local_k, args.local_v, args.parameters,
       args.gates, bias,       tokens, whole,  {}};
   if (args.shape.kept_percent < 100) {
-    problem.kept = {slices.take<std::uint32_t>(Division::kept_words(args.shape) * num_rows), num_rows};
+    problem.kept = {slices.take<std::uint32_t>(aggregated::Division::kept_words(args.shape) * num_rows),
+                    num_rows};
     select_keys(problem, slices.take(division.select_scores(args.shape)));
   }
   return problem;
@@ -89,11 +88,11 @@ template <class T>
 void sum_parameters(const aggregated::Backward<T>& b, const AggregatedParameters<float>& to) {
   const AggregatedShape& shape = b.problem.shape;
   const AttentionShape& s = shape.pairs;
-  const Division& division = b.division;
+  const aggregated::Division& division = b.division;
   const Parts rows{b.row_sums, s.heads, division.row_sums(s), division.row_sum_width()};
   sum_parts("sum_cosine_parameters", rows,
             StoreCosine{to, b.problem.parameters.temperature, s.head_dim, rows.width});
-  sum_parts("sum_position_biases", {b.bias_sums, 1, division.parts, Division::position_biases(s)},
+  sum_parts("sum_position_biases", {b.bias_sums, 1, division.parts, aggregated::Division::position_biases(s)},
             StoreSums{to.position_bias});
   if (shape.window == 0) return;
   const std::int64_t width = division.learned_width();
@@ -107,7 +106,7 @@ template <class T>
 void CudaAggregated<T>::forward(const AggregatedForward<T>& args, std::int64_t num_rows) {
   const AttentionShape& s = args.shape.pairs;
   if (args.lists.rows != nullptr) zero_heads(args.out, s);
-  const Division division = Division::of(args.shape);
+  const aggregated::Division division = aggregated::Division::of(args.shape);
   Slices slices(division.forward_bytes(args.shape, num_rows));
   const bool whole = is_whole(s.head_dim, args.q.data, args.k.data, args.v.data, args.local_k.data,
                               args.local_v.data, args.out.data, args.parameters.query_embedding);
@@ -120,7 +119,7 @@ void CudaAggregated<T>::backward(const AggregatedBackward<T>& args, std::int64_t
   const AttentionShape& s = args.shape.pairs;
   const std::int64_t pairs = s.batch * s.queries * s.heads, near = args.shape.neighbours() * num_rows;
   if (args.lists.rows != nullptr) zero_heads(args.dq, s);
-  const Division division = Division::of(args.shape);
+  const aggregated::Division division = aggregated::Division::of(args.shape);
   Slices slices(division.backward_bytes(args.shape, num_rows));
   const bool whole = is_whole(s.head_dim, args.q.data, args.k.data, args.v.data, args.local_k.data,
                               args.local_v.data, args.dout.data, args.dq.data, args.dk.data, args.dv.data,
@@ -142,7 +141,7 @@ void CudaAggregated<T>::backward(const AggregatedBackward<T>& args, std::int64_t
   b.dlearned = slices.take(near);
   b.row_sums = slices.take(s.heads * division.row_sums(s) * division.row_sum_width());
   b.key_sums = slices.take(division.key_sums(s));
-  b.bias_sums = slices.take(division.parts * Division::position_biases(s));
+  b.bias_sums = slices.take(division.parts * aggregated::Division::position_biases(s));
   b.learned_sums =
       slices.take(s.heads * division.learned_sums() * args.shape.neighbours() * division.learned_width());
   aggregated::backward_rows(b);

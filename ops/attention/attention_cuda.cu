@@ -8,6 +8,7 @@
 #include "ops/attention/list_walk.h"
 #include "ops/attention/tensor_cores/tensor_core_attention.h"
 #include "ops/attention/zero_heads_cuda.h"
+#include "ops/cuda/block_sizes.h"
 #include "ops/cuda/reduce.h"
 #include "ops/dropout/dropout_mask_cuda.h"
 
@@ -19,19 +20,11 @@ namespace moh {
 
 namespace {
 
-constexpr int kWarps = 4, kThreads = kWarps * device::kWarp;
 constexpr int kMostHeadDim = 256, kDims = kMostHeadDim / device::kWarp;  // elements of a head per lane
 constexpr float kLog2E = 1.4426950408889634F;
 
-MOH_DEVICE std::int64_t number_of_warp() {
-  return device::block_x() * kWarps + device::thread_x() / device::kWarp;
-}
 MOH_DEVICE int lane() {
   return device::thread_x() % device::kWarp;
-}
-
-std::int64_t blocks_for(std::int64_t warps) {
-  return (warps + kWarps - 1) / kWarps;
 }
 
 template <class T>
@@ -73,10 +66,10 @@ MOH_DEVICE float kept_factor(const AttentionShape& shape, const List& list, cons
 }
 
 template <class T, bool kDrops>
-MOH_KERNEL(kThreads)
+MOH_KERNEL(kItemThreads)
 void attention_kernel(AttentionForward<T> args) {
   const AttentionShape& shape = args.shape;
-  const std::int64_t number = number_of_warp(), d = shape.head_dim;
+  const std::int64_t number = item_of_warp(), d = shape.head_dim;
   if (number >= total_rows(shape, args.lists)) return;
   const List list = list_of_row(shape, args.lists, number);
   const Pair pair = pair_at(list, number - list.first);
@@ -131,9 +124,9 @@ MOH_DEVICE RowGradient<T> row_gradient(const AttentionBackward<T>& args, const L
 /// and dP = m <dout, v>,
 ///   dgate = sum P dP, dS = gate P (dP - dgate), dq = scale dS k.
 template <class T, bool kDrops>
-MOH_KERNEL(kThreads)
+MOH_KERNEL(kItemThreads)
 void attention_rows_gradient_kernel(AttentionBackward<T> args, float* deltas) {
-  const std::int64_t number = number_of_warp(), d = args.shape.head_dim;
+  const std::int64_t number = item_of_warp(), d = args.shape.head_dim;
   if (number >= total_rows(args.shape, args.lists)) return;
   const List list = list_of_row(args.shape, args.lists, number);
   const Pair pair = pair_at(list, number - list.first);
@@ -165,9 +158,9 @@ void attention_rows_gradient_kernel(AttentionBackward<T> args, float* deltas) {
 
 /// dk and dv of a key, over the rows that see it: dk = scale sum dS q, dv = sum gate m P dout.
 template <class T, bool kDrops>
-MOH_KERNEL(kThreads)
+MOH_KERNEL(kItemThreads)
 void attention_keys_gradient_kernel(AttentionBackward<T> args, const float* deltas) {
-  const std::int64_t d = args.shape.head_dim, warp = number_of_warp();
+  const std::int64_t d = args.shape.head_dim, warp = item_of_warp();
   if (warp >= args.shape.batch * args.shape.kv_heads * args.shape.keys) return;
   const List list = list_at(args.shape, args.lists, warp / args.shape.keys);
   const std::int64_t key = warp % args.shape.keys;
@@ -209,13 +202,13 @@ void reference_forward(const AttentionForward<T>& args, std::int64_t num_rows) {
   if (args.lists.rows != nullptr) zero_heads(args.out, args.shape);
   visit_dropout(args.shape, [&]<bool kDrops>() {
     cuda::launch("attention", attention_kernel<T, kDrops>,
-                 {.blocks_x = blocks_for(num_rows), .threads = kThreads}, args);
+                 {.blocks_x = item_blocks(num_rows), .threads = kItemThreads}, args);
   });
 }
 
-MOH_KERNEL(kThreads)
+MOH_KERNEL(kItemThreads)
 void attention_lse_kernel(AttentionShape shape, const float* natural, float* lse) {
-  const std::int64_t row = device::block_x() * kThreads + device::thread_x();
+  const std::int64_t row = device::block_x() * kItemThreads + device::thread_x();
   if (row >= total_rows(shape, {})) return;
   const List list = list_of_row(shape, {}, row);
   const Pair pair = pair_at(list, row - list.first);
@@ -268,7 +261,8 @@ template <class T>
 void CudaAttention<T>::order_lse(const AttentionShape& shape, const float* natural, float* lse) {
   const std::int64_t rows = total_rows(shape, {});
   cuda::launch("attention_lse", attention_lse_kernel,
-               {.blocks_x = (rows + kThreads - 1) / kThreads, .threads = kThreads}, shape, natural, lse);
+               {.blocks_x = (rows + kItemThreads - 1) / kItemThreads, .threads = kItemThreads}, shape,
+               natural, lse);
 }
 
 template <class T>
@@ -297,9 +291,9 @@ void CudaAttention<T>::backward(const AttentionBackward<T>& args, std::int64_t n
   const DeviceScratch deltas(static_cast<std::size_t>(num_rows) * sizeof(float));
   visit_dropout(s, [&]<bool kDrops>() {
     cuda::launch("attention_rows_gradient", attention_rows_gradient_kernel<T, kDrops>,
-                 {.blocks_x = blocks_for(num_rows), .threads = kThreads}, args, deltas.as<float>());
+                 {.blocks_x = item_blocks(num_rows), .threads = kItemThreads}, args, deltas.as<float>());
     cuda::launch("attention_keys_gradient", attention_keys_gradient_kernel<T, kDrops>,
-                 {.blocks_x = blocks_for(s.batch * s.kv_heads * s.keys), .threads = kThreads}, args,
+                 {.blocks_x = item_blocks(s.batch * s.kv_heads * s.keys), .threads = kItemThreads}, args,
                  deltas.as<float>());
   });
 }

@@ -1,14 +1,13 @@
 #include "core/cuda/fault.h"
 #include "ops/attention/attention_kernels.h"
 #include "ops/attention/head_lists_cuda.h"
+#include "ops/cuda/block_sizes.h"
 #include "ops/cuda/reduce.h"
 #include "ops/cuda/scan.h"
 
 namespace moh {
 
 namespace {
-
-constexpr int kThreads = 256, kWarps = kThreads / device::kWarp;
 
 /// The selected heads of a token within one group.
 struct Group {
@@ -42,7 +41,7 @@ MOH_DEVICE std::int64_t count_pairs(const HeadListArgs& args, std::int64_t first
   const std::int64_t of_token = heads / kBytes, stride = args.heads / kBytes;
   if (of_token == 0) return 0;
   // Token and word of a thread advance by these: one division here in place of one for each word.
-  const std::int64_t more_tokens = kThreads / of_token, more_words = kThreads % of_token;
+  const std::int64_t more_tokens = kBlockThreads / of_token, more_words = kBlockThreads % of_token;
   std::int64_t count = 0, t = device::thread_x() / of_token, w = device::thread_x() % of_token;
   while (t < tokens) {
     count += count_nonzero(words[t * stride + w]);
@@ -72,19 +71,19 @@ MOH_DEVICE std::int64_t pairs_before(const HeadListArgs& args, std::int64_t list
 
 /// Writes the offsets, clamped to the capacity of `rows`, and the rows, tokens in their order. One block per
 /// list, which counts what is before it, so that no launch has to write the lengths first.
-MOH_KERNEL(kThreads)
+MOH_KERNEL(kBlockThreads)
 void head_lists_kernel(HeadListArgs args, cuda::Fault* fault, std::int32_t fault_kind) {
   auto* const sums = device::shared_memory<std::int64_t>();
-  auto* const space = reinterpret_cast<std::int32_t*>(sums + kWarps);
+  auto* const space = reinterpret_cast<std::int32_t*>(sums + kBlockWarps);
   const std::int64_t list = device::block_x(), batch = list / args.kv_heads;
   const auto clamped = [&](std::int64_t offset) { return offset < args.most_rows ? offset : args.most_rows; };
   std::int64_t next = pairs_before(args, list, sums);
   if (device::thread_x() == 0) args.offsets[list] = clamped(next);
-  for (std::int64_t begin = 0; begin < args.tokens; begin += kThreads) {
+  for (std::int64_t begin = 0; begin < args.tokens; begin += kBlockThreads) {
     const std::int64_t t = begin + device::thread_x();
     const Group group = t < args.tokens ? group_of(args, list, t) : Group{nullptr, 0};
     std::int32_t total = 0;
-    std::int64_t at = next + sum_before<kThreads>(group.count(), space, &total);
+    std::int64_t at = next + sum_before<kBlockThreads>(group.count(), space, &total);
     for (std::int64_t h = 0; h < group.size; ++h) {
       if (group.bits[h] == 0) continue;
       if (at < args.most_rows) args.rows[at] = static_cast<std::int32_t>(t | h << kListPositionBits);
@@ -114,8 +113,8 @@ void CudaHeadLists::fill(const HeadListArgs& args) {
   const std::int32_t kind = cuda::fault_kind("build_head_lists: selected: expected " + expected);
   cuda::launch("head_lists", head_lists_kernel,
                {.blocks_x = lists,
-                .threads = kThreads,
-                .shared_bytes = kWarps * (sizeof(std::int64_t) + sizeof(std::int32_t))},
+                .threads = kBlockThreads,
+                .shared_bytes = kBlockWarps * (sizeof(std::int64_t) + sizeof(std::int32_t))},
                args, cuda::fault_on_device(), kind);
 }
 

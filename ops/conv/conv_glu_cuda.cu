@@ -34,7 +34,7 @@ struct StoreGradient {
 
 /// With s = gelu(z): dg = dy s, and dz = dy g s' in place of z. A thread computes 16 bytes of a pixel.
 template <class T>
-struct GateGradient {
+struct GluGradient {
   RowAccess<const T> dy;
   Pixels<const T> gates;
   RowAccess<T> z;
@@ -79,8 +79,8 @@ void ConvGluKernels<Backend, T>::backward(const T* dy, const T* h, const Acc<T>*
   const std::int64_t channels = s.channels, pieces = (channels + Pack<T>::kCount - 1) / Pack<T>::kCount;
   cuda::launch_each(
       "conv_glu_gates_gradient", s.output_pixels() * pieces,
-      GateGradient<T>{rows_at(dy, channels), pixels_at(h + channels, channels, 2 * channels),
-                      rows_at(z, channels), pixels_at(dh + channels, channels, 2 * channels), pieces});
+      GluGradient<T>{rows_at(dy, channels), pixels_at(h + channels, channels, 2 * channels),
+                     rows_at(z, channels), pixels_at(dh + channels, channels, 2 * channels), pieces});
   const DepthwisePass pass{s.batch, channels, TapAxis::backward(s.y), TapAxis::backward(s.x)};
   const T *dz = z, *no_bias = nullptr;
   cuda::launch("conv_glu_gradient", depthwise_kernel<T, StoreGradient<T>>, depthwise_grid(pass),

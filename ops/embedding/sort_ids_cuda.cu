@@ -1,5 +1,6 @@
 #include "ops/embedding/sort_ids_cuda.h"
 
+#include "ops/cuda/block_sizes.h"
 #include "ops/cuda/scan.h"
 #include "ops/device/kernel.h"
 #include "ops/device/warp.h"
@@ -17,10 +18,9 @@ namespace moh {
 
 namespace {
 
-constexpr int kThreads = 256, kWarps = kThreads / device::kWarp;
 constexpr int kDigitBits = 8, kDigits = 1 << kDigitBits;
-constexpr int kEach = 4, kTile = kThreads * kEach;  // elements of a thread, of a tile
-static_assert(kDigits == kThreads);                 // a thread for each digit
+constexpr int kEach = 4, kTile = kBlockThreads * kEach;  // elements of a thread, of a tile
+static_assert(kDigits == kBlockThreads);                 // a thread for each digit
 
 /// A list before a pass over the bits from `shift` on.
 struct Pass {
@@ -35,7 +35,7 @@ struct Pass {
 
 /// Shared memory of a tile.
 struct TileSpace {
-  std::int32_t counts[kWarps][kDigits];  ///< of the digits among each warp's elements
+  std::int32_t counts[kBlockWarps][kDigits];  ///< of the digits among each warp's elements
   std::int64_t starts[kDigits];
 };
 
@@ -76,19 +76,19 @@ MOH_DEVICE void rank_in_warp(const Pass& pass, TileSpace& space, int (&digits)[k
 }
 
 /// counts[tile, digit] = how often the tile has the digit. One block per tile.
-MOH_KERNEL(kThreads) void count_digits_kernel(Pass pass, std::int64_t* counts) {
+MOH_KERNEL(kBlockThreads) void count_digits_kernel(Pass pass, std::int64_t* counts) {
   auto& space = *device::shared_memory<TileSpace>();
   int digits[kEach], ranks[kEach];
   rank_in_warp(pass, space, digits, ranks);
   device::sync_block();
   std::int64_t count = 0;
-  MOH_UNROLL for (int w = 0; w < kWarps; ++w) count += space.counts[w][device::thread_x()];
+  MOH_UNROLL for (int w = 0; w < kBlockWarps; ++w) count += space.counts[w][device::thread_x()];
   counts[device::block_x() * kDigits + device::thread_x()] = count;
 }
 
 /// Replaces counts[tile, digit] by the sum over earlier tiles; starts[digit] = number of elements with a
 /// smaller digit. One block.
-MOH_KERNEL(kThreads)
+MOH_KERNEL(kBlockThreads)
 void scan_digits_kernel(std::int64_t* counts, std::int64_t tiles, std::int64_t* starts) {
   constexpr int kInFlight = 8;
   std::int64_t* const own = counts + device::thread_x();
@@ -102,11 +102,11 @@ void scan_digits_kernel(std::int64_t* counts, std::int64_t tiles, std::int64_t* 
     }
   }
   std::int64_t total = 0;
-  starts[device::thread_x()] = sum_before<kThreads>(sum, device::shared_memory<std::int64_t>(), &total);
+  starts[device::thread_x()] = sum_before<kBlockThreads>(sum, device::shared_memory<std::int64_t>(), &total);
 }
 
 /// Moves the elements of a tile to their sorted positions. One block per tile.
-MOH_KERNEL(kThreads)
+MOH_KERNEL(kBlockThreads)
 void move_ids_kernel(Pass pass, const std::int64_t* offsets, const std::int64_t* starts, std::int64_t* ids,
                      std::int64_t* places) {
   auto& space = *device::shared_memory<TileSpace>();
@@ -116,7 +116,7 @@ void move_ids_kernel(Pass pass, const std::int64_t* offsets, const std::int64_t*
   device::sync_block();
   space.starts[own] = starts[own] + offsets[device::block_x() * kDigits + own];
   std::int32_t before = 0;
-  MOH_UNROLL for (int w = 0; w < kWarps; ++w) {
+  MOH_UNROLL for (int w = 0; w < kBlockWarps; ++w) {
     const std::int32_t count = space.counts[w][own];
     space.counts[w][own] = before;
     before += count;
@@ -136,10 +136,12 @@ void run(const Pass& pass, std::int64_t* ids, std::int64_t* places) {
   const std::int64_t tiles = (pass.count + kTile - 1) / kTile;
   const DeviceScratch scratch(static_cast<std::size_t>(tiles + 1) * kDigits * sizeof(std::int64_t));
   auto *counts = scratch.as<std::int64_t>(), *starts = counts + tiles * kDigits;
-  const cuda::LaunchShape per_tile{.blocks_x = tiles, .threads = kThreads, .shared_bytes = sizeof(TileSpace)};
+  const cuda::LaunchShape per_tile{
+      .blocks_x = tiles, .threads = kBlockThreads, .shared_bytes = sizeof(TileSpace)};
   cuda::launch("count_digits", count_digits_kernel, per_tile, pass, counts);
   cuda::launch("scan_digits", scan_digits_kernel,
-               {.threads = kThreads, .shared_bytes = kWarps * sizeof(std::int64_t)}, counts, tiles, starts);
+               {.threads = kBlockThreads, .shared_bytes = kBlockWarps * sizeof(std::int64_t)}, counts, tiles,
+               starts);
   cuda::launch("move_ids", move_ids_kernel, per_tile, pass, counts, starts, ids, places);
 }
 

@@ -1,3 +1,4 @@
+#include "ops/cuda/block_sizes.h"
 #include "ops/cuda/rows.h"
 #include "ops/loss/diffusion_bound.h"
 #include "ops/loss/diffusion_loss_kernels.h"
@@ -5,8 +6,6 @@
 namespace moh {
 
 namespace {
-
-constexpr int kThreads = 256;
 
 /// A sample's operands, of which device code reads elements in float64.
 template <class T>
@@ -36,7 +35,7 @@ struct DiffusionParts {
 
 /// One block per sample.
 template <class T>
-MOH_KERNEL(kThreads)
+MOH_KERNEL(kBlockThreads)
 void diffusion_loss_kernel(DiffusionReader<T> from, DiffusionParts to) {
   const std::int64_t sample = device::block_x(), count = from.sizes.elements;
   double squares = 0, bits = 0;
@@ -84,7 +83,7 @@ void DiffusionLossKernels<Backend, T>::forward(const T* prediction, const Diffus
                                                DiffusionSizes sizes) {
   cuda::launch(
       "diffusion_loss", diffusion_loss_kernel<T>,
-      {.blocks_x = sizes.samples, .threads = kThreads, .shared_bytes = 2 * sizeof(ReduceSpace<double>)},
+      {.blocks_x = sizes.samples, .threads = kBlockThreads, .shared_bytes = 2 * sizeof(ReduceSpace<double>)},
       DiffusionReader<T>{prediction, targets, sizes}, DiffusionParts{squared_error, bound, losses});
 }
 

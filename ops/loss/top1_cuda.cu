@@ -1,5 +1,6 @@
 #include <cmath>
 
+#include "ops/cuda/block_sizes.h"
 #include "ops/cuda/lanes.h"
 #include "ops/cuda/rows.h"
 #include "ops/loss/top1_kernels.h"
@@ -9,8 +10,6 @@
 namespace moh {
 
 namespace {
-
-constexpr int kWarps = 4, kThreads = kWarps * device::kWarp;
 
 /// The index of the largest of `count` numbers, on all lanes.
 template <class E>
@@ -34,45 +33,37 @@ MOH_DEVICE std::int64_t largest_of(const E* values, std::int64_t count) {
 }
 
 /// The row of this warp.
-MOH_DEVICE std::int64_t row_of_warp() {
-  return device::block_x() * kWarps + device::thread_x() / device::kWarp;
-}
-
 template <class T>
-MOH_KERNEL(kThreads)
+MOH_KERNEL(kItemThreads)
 void largest_kernel(const T* logits, std::int64_t* classes, Rows rows) {
-  const std::int64_t i = row_of_warp();
+  const std::int64_t i = item_of_warp();
   if (i >= rows.count) return;
   const std::int64_t found = largest_of(logits + i * rows.width, rows.width);
   if (device::thread_x() % device::kWarp == 0) classes[i] = found;
 }
 
 template <class T>
-MOH_KERNEL(kThreads)
+MOH_KERNEL(kItemThreads)
 void top1_kernel(const T* logits, const float* targets, float* hits, Rows rows) {
-  const std::int64_t i = row_of_warp();
+  const std::int64_t i = item_of_warp();
   if (i >= rows.count) return;
   const std::int64_t found = largest_of(logits + i * rows.width, rows.width),
                      expected = largest_of(targets + i * rows.width, rows.width);
   if (device::thread_x() % device::kWarp == 0) hits[i] = found == expected ? 1.0F : 0.0F;
 }
 
-std::int64_t blocks_for(Rows rows) {
-  return (rows.count + kWarps - 1) / kWarps;
-}
-
 }  // namespace
 
 template <class Backend, class T>
 void Top1Kernels<Backend, T>::largest(const T* logits, std::int64_t* classes, Rows rows) {
-  cuda::launch("top1", largest_kernel<T>, {.blocks_x = blocks_for(rows), .threads = kThreads}, logits,
-               classes, rows);
+  cuda::launch("top1", largest_kernel<T>, {.blocks_x = item_blocks(rows.count), .threads = kItemThreads},
+               logits, classes, rows);
 }
 
 template <class Backend, class T>
 void Top1Kernels<Backend, T>::compare(const T* logits, const Acc<T>* targets, Acc<T>* hits, Rows rows) {
-  cuda::launch("top1_share", top1_kernel<T>, {.blocks_x = blocks_for(rows), .threads = kThreads}, logits,
-               targets, hits, rows);
+  cuda::launch("top1_share", top1_kernel<T>, {.blocks_x = item_blocks(rows.count), .threads = kItemThreads},
+               logits, targets, hits, rows);
 }
 
 template struct Top1Kernels<Cuda, float>;

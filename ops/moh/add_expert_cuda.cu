@@ -1,3 +1,4 @@
+#include "ops/cuda/block_sizes.h"
 #include "ops/cuda/divide.h"
 #include "ops/cuda/rows.h"
 #include "ops/moh/add_expert_kernels.h"
@@ -38,15 +39,13 @@ struct AddExpertGradient {
   std::int64_t rows, stride;
 };
 
-constexpr int kWarps = 4, kThreads = kWarps * device::kWarp;
-
 /// One warp per row.
 template <class T>
-MOH_KERNEL(kThreads)
+MOH_KERNEL(kItemThreads)
 void add_expert_gradient_kernel(AddExpertGradient<T> g) {
   constexpr int kPack = Pack<T>::kCount;
   const int lane = device::thread_x() % device::kWarp;
-  const std::int64_t row = device::block_x() * kWarps + device::thread_x() / device::kWarp;
+  const std::int64_t row = item_of_warp();
   if (row >= g.rows) return;
   const float gate = g.gates[row * g.stride];
   float dot = 0, dy[kPack], values[kPack];
@@ -80,7 +79,7 @@ template <class Backend, class T>
 void AddExpertKernels<Backend, T>::backward(const T* dy, const T* output, const Acc<T>* gates, T* doutput,
                                             Acc<T>* dgates, AddedExpertRows r) {
   cuda::launch("add_expert_gradient", add_expert_gradient_kernel<T>,
-               {.blocks_x = (r.count + kWarps - 1) / kWarps, .threads = kThreads},
+               {.blocks_x = item_blocks(r.count), .threads = kItemThreads},
                AddExpertGradient<T>{rows_at(dy, r.width), rows_at(output, r.width), gates,
                                     rows_at(doutput, r.width), dgates, r.count, r.stride});
 }

@@ -9,17 +9,17 @@ namespace moh {
 
 namespace {
 
-using Args = BalanceBiasArgs<float>;
+using BiasArgs = BalanceBiasArgs<float>;
 
 /// The load of a routed head over the step.
-MOH_DEVICE double load_of(const Args& args, std::int64_t head) {
+MOH_DEVICE double load_of(const BiasArgs& args, std::int64_t head) {
   double sum = 0;
   for (std::int64_t m = 0; m < args.micro_batches; ++m) sum += args.loads[m * args.row_width + head];
   return sum;
 }
 
 /// One warp for each group.
-MOH_KERNEL(device::kWarp) void balance_bias_kernel(Args args) {
+MOH_KERNEL(device::kWarp) void balance_bias_kernel(BiasArgs args) {
   if (args.go != nullptr && *args.go == 0.0) return;
   const std::int64_t size = args.routed / args.groups, first = device::block_x() * size;
   const double all = sum_on_lanes<double>(size, [&](std::int64_t i) { return load_of(args, first + i); });

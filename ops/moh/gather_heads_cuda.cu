@@ -1,3 +1,4 @@
+#include "ops/cuda/block_sizes.h"
 #include "ops/cuda/divide.h"
 #include "ops/moh/gather_heads_kernels.h"
 #include "ops/moh/head_rows_cuda.h"
@@ -89,13 +90,11 @@ struct SlotGradient {
   SlotShape shape;
 };
 
-constexpr int kWarps = 4, kThreads = kWarps * device::kWarp;
-
 /// One warp per head of a token. kSum: the gradient is dz.
 template <class T, int kCount, bool kSum>
-MOH_KERNEL(kThreads)
+MOH_KERNEL(kItemThreads)
 void slot_gradient_kernel(SlotGradient<T> g) {
-  const std::int64_t pair = device::block_x() * kWarps + device::thread_x() / device::kWarp;
+  const std::int64_t pair = item_of_warp();
   if (pair >= g.shape.tokens * g.shape.heads) return;
   const Division head = divide(pair, g.shape.heads);
   const std::int64_t slot = slot_of(g.shape, head.quotient, head.rest), d = g.shape.head_dim;
@@ -112,9 +111,9 @@ void slot_gradient_kernel(SlotGradient<T> g) {
 
 template <bool kSum, class T>
 void launch_slot_gradient(const char* name, const SlotGradient<T>& gradient) {
-  const std::int64_t blocks = (gradient.shape.tokens * gradient.shape.heads + kWarps - 1) / kWarps;
+  const std::int64_t blocks = item_blocks(gradient.shape.tokens * gradient.shape.heads);
   launch_pieces<T>(gradient.shape.head_dim, [&]<int kCount>() {
-    cuda::launch(name, slot_gradient_kernel<T, kCount, kSum>, {.blocks_x = blocks, .threads = kThreads},
+    cuda::launch(name, slot_gradient_kernel<T, kCount, kSum>, {.blocks_x = blocks, .threads = kItemThreads},
                  gradient);
   });
 }

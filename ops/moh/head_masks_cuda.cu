@@ -12,7 +12,7 @@ namespace moh {
 
 namespace {
 
-using Args = HeadMaskArgs<float>;
+using MaskArgs = HeadMaskArgs<float>;
 
 /// The draw of head h, as random_uniform() on the host.
 MOH_DEVICE double draw_of(const RandomKey& key, std::int64_t h) {
@@ -21,7 +21,7 @@ MOH_DEVICE double draw_of(const RandomKey& key, std::int64_t h) {
   return static_cast<double>(words[0] >> 8) * 0x1p-24 + hard_concrete::kHalfStep;
 }
 
-MOH_KERNEL(device::kWarp) void head_masks_kernel(Args args) {
+MOH_KERNEL(device::kWarp) void head_masks_kernel(MaskArgs args) {
   const auto scaled = [&](std::int64_t h) { return kMaskSharpness * static_cast<double>(args.scores[h]); };
   double reach = kMaskReach;
   on_lanes(args.heads, [&](std::int64_t h) { reach = fmax(reach, kMaskReach + fabs(scaled(h))); });
@@ -42,7 +42,7 @@ MOH_KERNEL(device::kWarp) void head_masks_kernel(Args args) {
   });
 }
 
-MOH_KERNEL(device::kWarp) void head_masks_gradient_kernel(Args args) {
+MOH_KERNEL(device::kWarp) void head_masks_gradient_kernel(MaskArgs args) {
   const auto slope = [&](std::int64_t h) {
     const double p = hard_concrete::probability_on(args.log_alpha[h]);
     return p * (1 - p);

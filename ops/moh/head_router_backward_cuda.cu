@@ -135,8 +135,8 @@ MOH_DEVICE BalanceGradient balance_gradient(const Token& token) {
   return gradient;
 }
 
-MOH_KERNEL(kThreads) void route_heads_gradient_kernel(Args args) {
-  const std::int64_t t = device::block_x() * kWarps + device::thread_x() / device::kWarp;
+MOH_KERNEL(kItemThreads) void route_heads_gradient_kernel(Args args) {
+  const std::int64_t t = item_of_warp();
   if (t >= args.tokens) return;
   const Token token = token_at(args, t);
   shared_gradients(token);
@@ -155,7 +155,7 @@ MOH_KERNEL(kThreads) void route_heads_gradient_kernel(Args args) {
 template <class Backend, class A>
 void HeadRouterKernels<Backend, A>::backward(const RouterArgs<A>& args) {
   cuda::launch("route_heads_gradient", route_heads_gradient_kernel,
-               {.blocks_x = blocks_of(args), .threads = kThreads}, args);
+               {.blocks_x = item_blocks(args.tokens), .threads = kItemThreads}, args);
 }
 
 template void HeadRouterKernels<Cuda, float>::backward(const RouterArgs<float>& args);

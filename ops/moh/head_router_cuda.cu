@@ -142,22 +142,22 @@ MOH_DEVICE Token route_on_lanes(const Args& args, std::int64_t t) {
 }
 
 /// partials[b] [2 E + 2]: the sums of block b; null without routed heads. Shared memory: those of its warps.
-MOH_KERNEL(kThreads) void route_heads_kernel(Args args, float* partials) {
-  const std::int64_t width = sums_width(args), warps = device::blocks_x() * kWarps;
+MOH_KERNEL(kItemThreads) void route_heads_kernel(Args args, float* partials) {
+  const std::int64_t width = sums_width(args), warps = device::blocks_x() * kItemWarps;
   const int warp = device::thread_x() / device::kWarp;
   float* const of_warps = device::shared_memory<float>();
   float* const sums = of_warps + warp * width;
   if (partials != nullptr) on_heads(width, [&](std::int64_t i) { sums[i] = 0; });
-  for (std::int64_t t = device::block_x() * kWarps + warp; t < args.tokens; t += warps) {
+  for (std::int64_t t = device::block_x() * kItemWarps + warp; t < args.tokens; t += warps) {
     const Token token = route_on_lanes(args, t);
     device::sync_warp();
     if (partials != nullptr) add_to_sums(token, sums);
   }
   if (partials == nullptr) return;
   device::sync_block();
-  for (std::int64_t i = device::thread_x(); i < width; i += kThreads) {
+  for (std::int64_t i = device::thread_x(); i < width; i += kItemThreads) {
     float sum = of_warps[i];
-    for (int w = 1; w < kWarps; ++w) sum += of_warps[w * width + i];
+    for (int w = 1; w < kItemWarps; ++w) sum += of_warps[w * width + i];
     partials[device::block_x() * width + i] = sum;
   }
 }
@@ -222,14 +222,14 @@ std::size_t bytes_of(std::int64_t floats) {
 template <class Backend, class A>
 void HeadRouterKernels<Backend, A>::forward(const RouterArgs<A>& args) {
   if (!args.routed_logits) {
-    return cuda::launch("route_heads", route_heads_kernel, {.blocks_x = blocks_of(args), .threads = kThreads},
-                        args, nullptr);
+    return cuda::launch("route_heads", route_heads_kernel,
+                        {.blocks_x = item_blocks(args.tokens), .threads = kItemThreads}, args, nullptr);
   }
-  const std::int64_t width = sums_width(args), blocks = summing_blocks(blocks_of(args));
+  const std::int64_t width = sums_width(args), blocks = summing_blocks(item_blocks(args.tokens));
   const DeviceScratch partials(bytes_of(blocks * width));
   cuda::launch("route_heads", route_heads_kernel,
-               {.blocks_x = blocks, .threads = kThreads, .shared_bytes = bytes_of(kWarps * width)}, args,
-               partials.as<float>());
+               {.blocks_x = blocks, .threads = kItemThreads, .shared_bytes = bytes_of(kItemWarps * width)},
+               args, partials.as<float>());
   cuda::launch("route_heads_means", route_heads_means_kernel,
                {.threads = kMeansThreads, .shared_bytes = bytes_of(kMeansThreads + width)}, args,
                partials.as<float>(), blocks);

@@ -5,14 +5,13 @@
 #include <cmath>
 #include <cstdint>
 
+#include "ops/cuda/block_sizes.h"
 #include "ops/cuda/lanes.h"
 #include "ops/moh/head_router_kernels.h"
 
 namespace moh {
 
 namespace {
-
-constexpr int kWarps = 4, kThreads = kWarps * device::kWarp;
 
 using Args = RouterArgs<float>;
 
@@ -84,10 +83,6 @@ MOH_DEVICE Token token_at(const Args& args, std::int64_t t) {
 }
 
 /// Blocks with a warp for each token.
-inline std::int64_t blocks_of(const Args& args) {
-  return (args.tokens + kWarps - 1) / kWarps;
-}
-
 }  // namespace
 
 }  // namespace moh

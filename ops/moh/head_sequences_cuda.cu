@@ -1,3 +1,4 @@
+#include "ops/cuda/block_sizes.h"
 #include "ops/cuda/divide.h"
 #include "ops/moh/head_rows_cuda.h"
 #include "ops/moh/head_sequences_kernels.h"
@@ -55,13 +56,11 @@ struct ScatterPairsGradient {
   PairRows of;
 };
 
-constexpr int kWarps = 4, kThreads = kWarps * device::kWarp;
-
 /// One warp per row.
 template <class T, int kCount>
-MOH_KERNEL(kThreads)
+MOH_KERNEL(kItemThreads)
 void scatter_pairs_gradient_kernel(ScatterPairsGradient<T> g) {
-  const std::int64_t row = device::block_x() * kWarps + device::thread_x() / device::kWarp;
+  const std::int64_t row = item_of_warp();
   if (row >= g.of.rows) return;
   const std::int64_t pair = g.of.pairs[row], d = g.of.head_dim;
   T* const dy = g.dy + row * d;
@@ -98,10 +97,10 @@ template <class Backend, class T>
 void PairRowKernels<Backend, T>::scatter_backward(const T* dx, const T* y, const Acc<T>* gates, T* dy,
                                                   Acc<T>* d_gates, const PairRows& of) {
   const ScatterPairsGradient<T> gradient{dx, y, gates, dy, d_gates, of};
-  const std::int64_t blocks = (of.rows + kWarps - 1) / kWarps;
+  const std::int64_t blocks = item_blocks(of.rows);
   launch_pieces<T>(of.head_dim, [&]<int kCount>() {
     cuda::launch("scatter_pairs_gradient", scatter_pairs_gradient_kernel<T, kCount>,
-                 {.blocks_x = blocks, .threads = kThreads}, gradient);
+                 {.blocks_x = blocks, .threads = kItemThreads}, gradient);
   });
 }
 

@@ -1,5 +1,6 @@
 #include <cmath>
 
+#include "ops/cuda/block_sizes.h"
 #include "ops/cuda/column_sums.h"
 #include "ops/cuda/lanes.h"
 #include "ops/moh/masked_router_kernels.h"
@@ -11,9 +12,7 @@ namespace moh {
 
 namespace {
 
-constexpr int kWarps = 4, kThreads = kWarps * device::kWarp;
-
-using Args = MaskedRouterArgs<float>;
+using MaskedArgs = MaskedRouterArgs<float>;
 
 /// share(h) = weight(h) exp(z_h) / the sum of that, over the heads with a weight.
 struct WeightedSoftmax {
@@ -38,20 +37,20 @@ struct WeightedSoftmax {
   }
 };
 
-/// Token t, once its kept heads are written: gate_h = type[0] shared.all shared_share(h) + type[1] kept.all
-/// kept_share(h).
-struct Token {
-  const Args& args;
+/// MaskedToken t, once its kept heads are written: gate_h = type[0] shared.all shared_share(h) + type[1]
+/// kept.all kept_share(h).
+struct MaskedToken {
+  const MaskedArgs& args;
   std::int64_t t;
   WeightedSoftmax shared, kept, routed;
   float type[2];
 
   /// Must be called by all lanes.
-  MOH_DEVICE static Token at(const Args& args, std::int64_t t) {
+  MOH_DEVICE static MaskedToken at(const MaskedArgs& args, std::int64_t t) {
     const std::int64_t heads = args.heads;
     const float *z = args.masks, *routed = args.routed_logits + t * heads;
     const std::uint8_t* kept = args.kept + t * heads;
-    Token token{
+    MaskedToken token{
         args,
         t,
         WeightedSoftmax::of(args.shared_logits + t * heads, heads, [=](std::int64_t h) { return z[h]; }),
@@ -75,7 +74,7 @@ struct Token {
 };
 
 struct CountRouted {
-  Args args;
+  MaskedArgs args;
   double kept_share;
   BalanceLoss form;
   MOH_DEVICE void operator()(std::int64_t /*one*/) const {
@@ -86,7 +85,7 @@ struct CountRouted {
 };
 
 /// Marks the K heads with the largest r + ln e: a head's rank is the number of heads that precede it.
-MOH_DEVICE void keep_best(const Args& args, std::int64_t t) {
+MOH_DEVICE void keep_best(const MaskedArgs& args, std::int64_t t) {
   const float *logits = args.routed_logits + t * args.heads, *z = args.masks;
   const double top_k = args.counts[0];
   const auto key = [=](std::int64_t h) { return logits[h] + logf(1.0F - z[h]); };
@@ -98,17 +97,13 @@ MOH_DEVICE void keep_best(const Args& args, std::int64_t t) {
   });
 }
 
-MOH_DEVICE std::int64_t token_of_warp() {
-  return device::block_x() * kWarps + device::thread_x() / device::kWarp;
-}
-
 /// `routed` [N, H]: the probabilities of the routed heads.
-MOH_KERNEL(kThreads) void route_masked_heads_kernel(Args args, float* routed) {
-  const std::int64_t t = token_of_warp();
+MOH_KERNEL(kItemThreads) void route_masked_heads_kernel(MaskedArgs args, float* routed) {
+  const std::int64_t t = item_of_warp();
   if (t >= args.tokens) return;
   keep_best(args, t);
   device::sync_warp();
-  const Token token = Token::at(args, t);
+  const MaskedToken token = MaskedToken::at(args, t);
   on_lanes(args.heads, [&](std::int64_t h) {
     const std::int64_t pair = t * args.heads + h;
     args.gates[pair] = token.type[0] * token.shared.all * token.shared_share(h) +
@@ -126,9 +121,9 @@ struct ValueOf {
 };
 
 /// The mean of MaskedRouting::routed_weight. Must be called by all threads of a block.
-MOH_DEVICE void routed_weight_in_block(const Args& args) {
+MOH_DEVICE void routed_weight_in_block(const MaskedArgs& args) {
   float sum = 0;
-  for (std::int64_t t = device::thread_x(); t < args.tokens; t += kThreads)
+  for (std::int64_t t = device::thread_x(); t < args.tokens; t += kItemThreads)
     sum += 1 / (1 + expf(args.type_logits[2 * t] - args.type_logits[2 * t + 1]));
   sum = reduce_block(sum, Sum{}, device::shared_memory<float>());
   if (device::thread_x() == 0)
@@ -137,7 +132,7 @@ MOH_DEVICE void routed_weight_in_block(const Args& args) {
 
 /// The balance loss from the mean probabilities, the heads that a token selects on average, and the weight of
 /// those that are routed. One block.
-MOH_KERNEL(kThreads) void masked_balance_loss_kernel(Args args, const float* mean_probability) {
+MOH_KERNEL(kItemThreads) void masked_balance_loss_kernel(MaskedArgs args, const float* mean_probability) {
   if (args.routed_weight != nullptr) routed_weight_in_block(args);
   if (device::thread_x() >= device::kWarp) return;
   const float sum =
@@ -150,10 +145,10 @@ MOH_KERNEL(kThreads) void masked_balance_loss_kernel(Args args, const float* mea
 }
 
 /// `d_masks` [N, H]: what each token adds to the gradients of the masks.
-MOH_KERNEL(kThreads) void route_masked_heads_gradient_kernel(Args args, float* d_masks) {
-  const std::int64_t t = token_of_warp(), heads = args.heads;
+MOH_KERNEL(kItemThreads) void route_masked_heads_gradient_kernel(MaskedArgs args, float* d_masks) {
+  const std::int64_t t = item_of_warp(), heads = args.heads;
   if (t >= args.tokens) return;
-  const Token token = Token::at(args, t);
+  const MaskedToken token = MaskedToken::at(args, t);
   const auto mean = [&](const auto& value, const auto& share) {
     return sum_on_lanes(heads, [&](std::int64_t h) { return value(h) * share(h); });
   };
@@ -189,10 +184,7 @@ MOH_KERNEL(kThreads) void route_masked_heads_gradient_kernel(Args args, float* d
   args.d_type_logits[2 * t + 1] = token.type[1] * (d_kept - of_types);
 }
 
-std::int64_t blocks_of(const Args& args) {
-  return (args.tokens + kWarps - 1) / kWarps;
-}
-DeviceScratch per_pair(const Args& args) {
+DeviceScratch per_pair(const MaskedArgs& args) {
   return DeviceScratch(static_cast<std::size_t>(args.tokens * args.heads) * sizeof(float));
 }
 
@@ -208,19 +200,19 @@ template <class Backend, class A>
 void MaskedRouterKernels<Backend, A>::forward(const MaskedRouterArgs<A>& args) {
   const DeviceScratch routed = per_pair(args), mean(static_cast<std::size_t>(args.heads) * sizeof(float));
   cuda::launch("route_masked_heads", route_masked_heads_kernel,
-               {.blocks_x = blocks_of(args), .threads = kThreads}, args, routed.as<float>());
+               {.blocks_x = item_blocks(args.tokens), .threads = kItemThreads}, args, routed.as<float>());
   column_means("masked_mean_probability_and_load", ValueOf<float>{routed.as<float>(), args.heads},
                ValueOf<std::uint8_t>{args.kept, args.heads}, {args.tokens, args.heads}, mean.as<float>(),
                args.load);
   cuda::launch("masked_balance_loss", masked_balance_loss_kernel,
-               {.threads = kThreads, .shared_bytes = kWarps * sizeof(float)}, args, mean.as<float>());
+               {.threads = kItemThreads, .shared_bytes = kItemWarps * sizeof(float)}, args, mean.as<float>());
 }
 
 template <class Backend, class A>
 void MaskedRouterKernels<Backend, A>::backward(const MaskedRouterArgs<A>& args) {
   const DeviceScratch d_masks = per_pair(args);
   cuda::launch("route_masked_heads_gradient", route_masked_heads_gradient_kernel,
-               {.blocks_x = blocks_of(args), .threads = kThreads}, args, d_masks.as<float>());
+               {.blocks_x = item_blocks(args.tokens), .threads = kItemThreads}, args, d_masks.as<float>());
   column_sums("mask_gradients", ValueOf<float>{d_masks.as<float>(), args.heads}, {args.tokens, args.heads},
               StoreSums{args.d_masks});
 }

@@ -1,3 +1,4 @@
+#include "ops/cuda/block_sizes.h"
 #include "ops/cuda/divide.h"
 #include "ops/moh/head_rows_cuda.h"
 #include "ops/moh/mix_experts_kernels.h"
@@ -75,17 +76,11 @@ struct SpreadGradient {
   ExpertRows shape;
 };
 
-constexpr int kWarps = 4, kThreads = kWarps * device::kWarp;
-
-MOH_DEVICE std::int64_t number_of_warp() {
-  return device::block_x() * kWarps + device::thread_x() / device::kWarp;
-}
-
 /// One warp per expert of a token.
 template <class T, int kCount>
-MOH_KERNEL(kThreads)
+MOH_KERNEL(kItemThreads)
 void mix_experts_gradient_kernel(MixGradient<T> g) {
-  const std::int64_t expert = number_of_warp(), d = g.shape.head_dim;
+  const std::int64_t expert = item_of_warp(), d = g.shape.head_dim;
   if (expert >= g.shape.heads * g.shape.experts) return;
   float sum = 0;
   if (g.shape.selected[expert] != 0) {
@@ -102,10 +97,10 @@ void mix_experts_gradient_kernel(MixGradient<T> g) {
 /// One warp per head of a token: the rows of its experts, which the gates' gradients read first, are in L1
 /// for the sum.
 template <class T, int kCount>
-MOH_KERNEL(kThreads)
+MOH_KERNEL(kItemThreads)
 void spread_to_experts_gradient_kernel(SpreadGradient<T> g) {
   using Piece = HeadPiece<T, kCount>;
-  const std::int64_t head = number_of_warp(), d = g.shape.head_dim;
+  const std::int64_t head = item_of_warp(), d = g.shape.head_dim;
   if (head >= g.shape.heads) return;
   for (std::int64_t e = head * g.shape.experts; e < (head + 1) * g.shape.experts; ++e) {
     float sum = 0;
@@ -127,7 +122,7 @@ void spread_to_experts_gradient_kernel(SpreadGradient<T> g) {
 }
 
 cuda::LaunchShape warps_for(std::int64_t count) {
-  return {.blocks_x = (count + kWarps - 1) / kWarps, .threads = kThreads};
+  return {.blocks_x = item_blocks(count), .threads = kItemThreads};
 }
 
 }  // namespace

@@ -1,14 +1,13 @@
 #include <cmath>
 
 #include "core/cuda/tag.h"
+#include "ops/cuda/block_sizes.h"
 #include "ops/cuda/reduce.h"
 #include "ops/moh/query_norm_kernels.h"
 
 namespace moh {
 
 namespace {
-
-constexpr int kWarps = 4, kThreads = kWarps * device::kWarp;
 
 /// The head of the layer at index i of the router's order, shared heads first.
 MOH_DEVICE std::int64_t head_at(const QueryNormShape& shape, std::int64_t i) {
@@ -44,9 +43,9 @@ MOH_DEVICE float inverse_std_of(const float* norms, std::int64_t experts) {
 
 /// One warp per token; all lanes of a warp without a token return.
 template <class T>
-MOH_KERNEL(kThreads)
+MOH_KERNEL(kItemThreads)
 void query_norm_kernel(QueryNormShape shape, const T* q, float* norms, float* inverse_std, float* logits) {
-  const std::int64_t t = device::block_x() * kWarps + device::thread_x() / device::kWarp;
+  const std::int64_t t = item_of_warp();
   if (t >= shape.tokens) return;
   const std::int64_t experts = shape.heads - shape.num_shared, d = shape.head_dim;
   const int lane = device::thread_x() % device::kWarp;
@@ -71,9 +70,9 @@ struct QueryNormGradient {
 
 /// One warp per token.
 template <class T>
-MOH_KERNEL(kThreads)
+MOH_KERNEL(kItemThreads)
 void query_norm_gradient_kernel(QueryNormGradient<T> g) {
-  const std::int64_t t = device::block_x() * kWarps + device::thread_x() / device::kWarp;
+  const std::int64_t t = item_of_warp();
   if (t >= g.shape.tokens) return;
   const std::int64_t shared = g.shape.num_shared, experts = g.shape.heads - shared, d = g.shape.head_dim;
   const int lane = device::thread_x() % device::kWarp;
@@ -91,17 +90,14 @@ void query_norm_gradient_kernel(QueryNormGradient<T> g) {
   }
 }
 
-std::int64_t blocks_of(const QueryNormShape& shape) {
-  return (shape.tokens + kWarps - 1) / kWarps;
-}
-
 }  // namespace
 
 template <class Backend, class T>
 void QueryNormKernels<Backend, T>::forward(const QueryNormShape& shape, const T* q, Acc<T>* norms,
                                            Acc<T>* inverse_std, Acc<T>* logits) {
-  cuda::launch("query_norm", query_norm_kernel<T>, {.blocks_x = blocks_of(shape), .threads = kThreads}, shape,
-               q, norms, inverse_std, logits);
+  cuda::launch("query_norm", query_norm_kernel<T>,
+               {.blocks_x = item_blocks(shape.tokens), .threads = kItemThreads}, shape, q, norms, inverse_std,
+               logits);
 }
 
 // With u = 1 / std: ds_e = dz_e u - u^3 (s_e - mean s) / (n - 1) sum_j dz_j s_j, and dq = ds q / s.
@@ -110,7 +106,7 @@ void QueryNormKernels<Backend, T>::backward(const QueryNormShape& shape, const T
                                             const Acc<T>* inverse_std, const Acc<T>* d_logits, T* dq) {
   const QueryNormGradient<T> gradient{shape, q, norms, inverse_std, d_logits, dq};
   cuda::launch("query_norm_gradient", query_norm_gradient_kernel<T>,
-               {.blocks_x = blocks_of(shape), .threads = kThreads}, gradient);
+               {.blocks_x = item_blocks(shape.tokens), .threads = kItemThreads}, gradient);
 }
 
 template struct QueryNormKernels<Cuda, float>;

@@ -1,6 +1,7 @@
 #include <cmath>
 
 #include "ops/activation/sigmoid_cuda.h"
+#include "ops/cuda/block_sizes.h"
 #include "ops/cuda/lanes.h"
 #include "ops/cuda/map.h"
 #include "ops/moh/sigmoid_gate_kernels.h"
@@ -42,13 +43,11 @@ struct HeadGateGradient {
   GatedHeads shape;
 };
 
-constexpr int kWarps = 4, kThreads = kWarps * device::kWarp;
-
 /// One warp per head of a token.
 template <class T>
-MOH_KERNEL(kThreads)
+MOH_KERNEL(kItemThreads)
 void sigmoid_gate_gradient_kernel(HeadGateGradient<T> g) {
-  const std::int64_t head = device::block_x() * kWarps + device::thread_x() / device::kWarp;
+  const std::int64_t head = item_of_warp();
   if (head >= g.shape.count) return;
   const std::int64_t d = g.shape.head_dim, first = head * d;
   const SigmoidPair gate = sigmoid_pair(static_cast<float>(g.logits[head]));
@@ -79,9 +78,9 @@ void SigmoidGateKernels<Backend, T>::backward(const T* dy, const T* x, const T* 
     launch_map<T, 3, 2>("sigmoid_gate_gradient", shape.count * shape.head_dim,
                         {{dy, x, logits}, {dx, dlogits}}, GateGradient{});
   } else {
-    const std::int64_t blocks = (shape.count + kWarps - 1) / kWarps;
+    const std::int64_t blocks = item_blocks(shape.count);
     cuda::launch("sigmoid_gate_gradient", sigmoid_gate_gradient_kernel<T>,
-                 {.blocks_x = blocks, .threads = kThreads},
+                 {.blocks_x = blocks, .threads = kItemThreads},
                  HeadGateGradient<T>{dy, x, logits, dx, dlogits, shape});
   }
 }

@@ -1,6 +1,7 @@
 #include <cmath>
 
 #include "core/cuda/tag.h"
+#include "ops/cuda/block_sizes.h"
 #include "ops/cuda/reduce.h"
 #include "ops/device/kernel.h"
 #include "ops/optim/adafactor_kernels.h"
@@ -8,9 +9,6 @@
 namespace moh {
 
 namespace {
-
-constexpr int kThreads = 256;
-constexpr std::size_t kSumBytes = kThreads / device::kWarp * sizeof(float);
 
 /// b v + (1 - b) (mean + 1e-30).
 MOH_DEVICE float moved_mean(float v, float mean, const AdamWCoefficients<float>& c) {
@@ -33,28 +31,27 @@ MOH_DEVICE float row_factor(const AdafactorMatrix<T, G>& of, std::int64_t r, con
 
 /// One block for a warp's columns: its warps take turns with the rows.
 template <class T, class G>
-MOH_KERNEL(kThreads)
+MOH_KERNEL(kBlockThreads)
 void adafactor_columns_kernel(AdafactorMatrix<T, G> of, const AdamWCoefficients<float>* coefficients,
                               const std::int32_t* go) {
   if (go != nullptr && *go == 0) return;
   const AdamWCoefficients<float> c = *coefficients;
   const int lane = device::thread_x() % device::kWarp, warp = device::thread_x() / device::kWarp;
-  constexpr int kWarps = kThreads / device::kWarp;
   const std::int64_t column = device::block_x() * device::kWarp + lane;
   float sum = 0;
-  for (std::int64_t r = warp; column < of.columns && r < of.rows; r += kWarps)
+  for (std::int64_t r = warp; column < of.columns && r < of.rows; r += kBlockWarps)
     sum += square_at(of, r * of.columns + column, c);
   float* const sums = device::shared_memory<float>();
   sums[device::thread_x()] = sum;
   device::sync_block();
   if (warp > 0 || column >= of.columns) return;
-  for (int i = 1; i < kWarps; ++i) sum += sums[i * device::kWarp + lane];
+  for (int i = 1; i < kBlockWarps; ++i) sum += sums[i * device::kWarp + lane];
   of.column[column] = moved_mean(of.column[column], sum / static_cast<float>(of.rows), c);
 }
 
 /// One block per row.
 template <class T, class G>
-MOH_KERNEL(kThreads)
+MOH_KERNEL(kBlockThreads)
 void adafactor_rows_kernel(AdafactorMatrix<T, G> of, const AdamWCoefficients<float>* coefficients,
                            const std::int32_t* go) {
   if (go != nullptr && *go == 0) return;
@@ -68,7 +65,7 @@ void adafactor_rows_kernel(AdafactorMatrix<T, G> of, const AdamWCoefficients<flo
 }
 
 /// One block.
-MOH_KERNEL(kThreads) void adafactor_sum_kernel(const float* numbers, std::int64_t count, float* total) {
+MOH_KERNEL(kBlockThreads) void adafactor_sum_kernel(const float* numbers, std::int64_t count, float* total) {
   float sum = 0;
   for (std::int64_t i = device::thread_x(); i < count; i += device::block_threads()) sum += numbers[i];
   sum = reduce_block(sum, Sum{}, device::shared_memory<float>());
@@ -77,7 +74,7 @@ MOH_KERNEL(kThreads) void adafactor_sum_kernel(const float* numbers, std::int64_
 
 /// One block per row.
 template <class T, class G>
-MOH_KERNEL(kThreads)
+MOH_KERNEL(kBlockThreads)
 void adafactor_squares_kernel(AdafactorMatrix<T, G> of, const float* row_sum, float* squares,
                               const AdamWCoefficients<float>* coefficients) {
   const std::int64_t r = device::block_x();
@@ -93,7 +90,7 @@ void adafactor_squares_kernel(AdafactorMatrix<T, G> of, const float* row_sum, fl
 
 /// One block per row.
 template <class T, class G>
-MOH_KERNEL(kThreads)
+MOH_KERNEL(kBlockThreads)
 void adafactor_apply_kernel(AdafactorMatrix<T, G> of, const float* row_sum, const float* square_sum,
                             const AdamWCoefficients<float>* coefficients, const AdamWRate<float>* rate,
                             const std::int32_t* go) {
@@ -119,34 +116,36 @@ void AdafactorKernels<Backend, T, G>::means(const Matrix& of, const AdamWCoeffic
                                             const std::int32_t* go) {
   cuda::launch("adafactor_columns", adafactor_columns_kernel<T, G>,
                {.blocks_x = (of.columns + device::kWarp - 1) / device::kWarp,
-                .threads = kThreads,
-                .shared_bytes = kThreads * sizeof(float)},
+                .threads = kBlockThreads,
+                .shared_bytes = kBlockThreads * sizeof(float)},
                of, coefficients, go);
   if (of.row == nullptr) return;
   cuda::launch("adafactor_rows", adafactor_rows_kernel<T, G>,
-               {.blocks_x = of.rows, .threads = kThreads, .shared_bytes = kSumBytes}, of, coefficients, go);
+               {.blocks_x = of.rows, .threads = kBlockThreads, .shared_bytes = kBlockSumBytes<float>}, of,
+               coefficients, go);
 }
 
 template <class Backend, class T, class G>
 void AdafactorKernels<Backend, T, G>::sum(const A* numbers, std::int64_t count, A* total) {
-  cuda::launch("adafactor_sum", adafactor_sum_kernel, {.threads = kThreads, .shared_bytes = kSumBytes},
-               numbers, count, total);
+  cuda::launch("adafactor_sum", adafactor_sum_kernel,
+               {.threads = kBlockThreads, .shared_bytes = kBlockSumBytes<float>}, numbers, count, total);
 }
 
 template <class Backend, class T, class G>
 void AdafactorKernels<Backend, T, G>::squares(const Matrix& of, const A* row_sum, A* squares,
                                               const AdamWCoefficients<A>* coefficients) {
   cuda::launch("adafactor_squares", adafactor_squares_kernel<T, G>,
-               {.blocks_x = of.rows, .threads = kThreads, .shared_bytes = kSumBytes}, of, row_sum, squares,
-               coefficients);
+               {.blocks_x = of.rows, .threads = kBlockThreads, .shared_bytes = kBlockSumBytes<float>}, of,
+               row_sum, squares, coefficients);
 }
 
 template <class Backend, class T, class G>
 void AdafactorKernels<Backend, T, G>::apply(const Matrix& of, const A* row_sum, const A* square_sum,
                                             const AdamWCoefficients<A>* coefficients,
                                             const AdamWRate<A>* rate, const std::int32_t* go) {
-  cuda::launch("adafactor_apply", adafactor_apply_kernel<T, G>, {.blocks_x = of.rows, .threads = kThreads},
-               of, row_sum, square_sum, coefficients, rate, go);
+  cuda::launch("adafactor_apply", adafactor_apply_kernel<T, G>,
+               {.blocks_x = of.rows, .threads = kBlockThreads}, of, row_sum, square_sum, coefficients, rate,
+               go);
 }
 
 template struct AdafactorKernels<Cuda, float>;

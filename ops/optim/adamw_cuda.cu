@@ -2,6 +2,7 @@
 
 #include "core/cuda/run.h"
 #include "core/cuda/tag.h"
+#include "ops/cuda/block_sizes.h"
 #include "ops/device/kernel.h"
 #include "ops/optim/adamw_kernels.h"
 #include "ops/optim/optimizer_chunk.h"
@@ -9,8 +10,6 @@
 namespace moh {
 
 namespace {
-
-constexpr int kThreads = 256;
 
 /// The update of kCount elements from number i on, by AdamW, or by Lion where there are no squares.
 template <int kCount, class T, class G>
@@ -45,7 +44,7 @@ MOH_DEVICE void update_run(const AdamWChunk<T, G>& at, std::int64_t i, const Ada
 
 /// One block per chunk.
 template <class T, class G>
-MOH_KERNEL(kThreads)
+MOH_KERNEL(kBlockThreads)
 void adamw_kernel(const AdamWChunk<T, G>* chunks, const AdamWCoefficients<float>* coefficients,
                   const AdamWRate<float>* rates, const std::int32_t* go, const G* grad) {
   if (go != nullptr && *go == 0) return;
@@ -70,8 +69,9 @@ void AdamWKernels<Backend, T, G>::update(const AdamWChunk<T, G>* chunks, std::in
                                          const AdamWCoefficients<Acc<T>>* coefficients,
                                          const AdamWRate<Acc<T>>* rates, const std::int32_t* go,
                                          const G* grad) {
-  cuda::launch("adamw", adamw_kernel<T, G>, {.blocks_x = num_chunks, .threads = kThreads, .indirect = true},
-               chunks, coefficients, rates, go, grad);
+  cuda::launch("adamw", adamw_kernel<T, G>,
+               {.blocks_x = num_chunks, .threads = kBlockThreads, .indirect = true}, chunks, coefficients,
+               rates, go, grad);
 }
 
 template struct AdamWKernels<Cuda, float>;

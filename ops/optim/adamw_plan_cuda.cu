@@ -1,6 +1,7 @@
 #include <cmath>
 
 #include "core/cuda/tag.h"
+#include "ops/cuda/block_sizes.h"
 #include "ops/cuda/reduce.h"
 #include "ops/device/kernel.h"
 #include "ops/optim/adamw_plan_kernels.h"
@@ -9,8 +10,6 @@
 namespace moh {
 
 namespace {
-
-constexpr int kThreads = 256;
 
 MOH_DEVICE bool is_finite(double x) {
   return x - x == 0.0;
@@ -35,21 +34,21 @@ MOH_DEVICE double sum_by_block(const double* square_sums, std::int64_t count) {
 }
 
 /// One block.
-MOH_KERNEL(kThreads)
+MOH_KERNEL(kBlockThreads)
 void adamw_sum_kernel(const double* square_sums, std::int64_t count, double* sum) {
   const double squares = sum_by_block(square_sums, count);
   if (device::thread_x() == 0) *sum = squares;
 }
 
 /// One block.
-MOH_KERNEL(kThreads)
+MOH_KERNEL(kBlockThreads)
 void adamw_require_finite_kernel(const double* square_sums, std::int64_t count, std::int32_t* go) {
   const double squares = sum_by_block(square_sums, count);
   if (device::thread_x() == 0 && !is_finite(squares)) *go = 0;
 }
 
 /// One block.
-MOH_KERNEL(kThreads)
+MOH_KERNEL(kBlockThreads)
 void adamw_conclude_kernel(const double* square_sums, std::int64_t count, const std::int32_t* go,
                            double* outcome) {
   const double squares = sum_by_block(square_sums, count);
@@ -59,7 +58,7 @@ void adamw_conclude_kernel(const double* square_sums, std::int64_t count, const 
 }
 
 /// One block; all threads sum the squares, one thread makes the decision.
-MOH_KERNEL(kThreads) void adamw_plan_kernel(AdamWPlan plan) {
+MOH_KERNEL(kBlockThreads) void adamw_plan_kernel(AdamWPlan plan) {
   const double squares = sum_by_block(plan.square_sums, plan.num_square_sums);
   if (device::thread_x() > 0) return;
   double loss = 0;
@@ -82,8 +81,7 @@ MOH_KERNEL(kThreads) void adamw_plan_kernel(AdamWPlan plan) {
 
 }  // namespace
 
-constexpr cuda::LaunchShape kOneBlock = {.threads = kThreads,
-                                         .shared_bytes = kThreads / device::kWarp * sizeof(double)};
+constexpr cuda::LaunchShape kOneBlock = {.threads = kBlockThreads, .shared_bytes = kBlockSumBytes<double>};
 
 template <class Backend>
 void AdamWPlanKernels<Backend>::decide(const AdamWPlan& plan) {

@@ -1,4 +1,5 @@
 #include "core/cuda/tag.h"
+#include "ops/cuda/block_sizes.h"
 #include "ops/cuda/reduce.h"
 #include "ops/optim/clip_grad_norm_kernels.h"
 #include "ops/optim/optimizer_chunk.h"
@@ -7,11 +8,9 @@ namespace moh {
 
 namespace {
 
-constexpr int kThreads = 256;
-
 /// One block per chunk.
 template <class T>
-MOH_KERNEL(kThreads)
+MOH_KERNEL(kBlockThreads)
 void sum_squares_kernel(const GradChunk<T>* chunks, double* sums, const T* grad) {
   GradChunk<T> at = chunks[device::block_x()];
   if (grad != nullptr) at.grad = grad + device::block_x() * kOptimizerChunk;
@@ -31,8 +30,8 @@ void GradNormKernels<Backend, T>::sum_squares(const GradChunk<T>* chunks, std::i
                                               double* sums, const T* grad) {
   cuda::launch("sum_squares", sum_squares_kernel<T>,
                {.blocks_x = num_chunks,
-                .threads = kThreads,
-                .shared_bytes = kThreads / device::kWarp * sizeof(double),
+                .threads = kBlockThreads,
+                .shared_bytes = kBlockSumBytes<double>,
                 .indirect = true},
                chunks, sums, grad);
 }

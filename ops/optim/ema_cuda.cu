@@ -1,13 +1,12 @@
 #include "core/cuda/run.h"
 #include "core/cuda/tag.h"
+#include "ops/cuda/block_sizes.h"
 #include "ops/device/kernel.h"
 #include "ops/optim/ema_kernels.h"
 
 namespace moh {
 
 namespace {
-
-constexpr int kThreads = 256;
 
 /// The average of kCount elements from number i on.
 template <int kCount, class T>
@@ -24,7 +23,7 @@ MOH_DEVICE void average_run(const EmaChunk<T>& at, std::int64_t i, float rate) {
 
 /// One block per chunk.
 template <class T>
-MOH_KERNEL(kThreads)
+MOH_KERNEL(kBlockThreads)
 void ema_kernel(const EmaChunk<T>* chunks, float rate, const double* rate_at, const double* go) {
   if (go != nullptr && *go == 0.0) return;
   if (rate_at != nullptr) rate = static_cast<float>(*rate_at);
@@ -42,8 +41,8 @@ void ema_kernel(const EmaChunk<T>* chunks, float rate, const double* rate_at, co
 template <class Backend, class T>
 void EmaKernels<Backend, T>::update(const EmaChunk<T>* chunks, std::int64_t num_chunks, Acc<T> rate,
                                     const double* rate_at, const double* go) {
-  cuda::launch("ema", ema_kernel<T>, {.blocks_x = num_chunks, .threads = kThreads, .indirect = true}, chunks,
-               rate, rate_at, go);
+  cuda::launch("ema", ema_kernel<T>, {.blocks_x = num_chunks, .threads = kBlockThreads, .indirect = true},
+               chunks, rate, rate_at, go);
 }
 
 template struct EmaKernels<Cuda, float>;

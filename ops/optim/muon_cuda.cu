@@ -1,6 +1,7 @@
 #include <cmath>
 
 #include "core/cuda/tag.h"
+#include "ops/cuda/block_sizes.h"
 #include "ops/cuda/reduce.h"
 #include "ops/device/kernel.h"
 #include "ops/optim/muon_kernels.h"
@@ -10,12 +11,9 @@ namespace moh {
 
 namespace {
 
-constexpr int kThreads = 256;
-constexpr std::size_t kSumBytes = kThreads / device::kWarp * sizeof(float);
-
 /// One block per chunk.
 template <class G>
-MOH_KERNEL(kThreads)
+MOH_KERNEL(kBlockThreads)
 void muon_momentum_kernel(const G* grad, float* exp_avg, float* u, float* squares, std::int64_t count,
                           const AdamWCoefficients<float>* coefficients, const std::int32_t* go) {
   const AdamWCoefficients<float> c = *coefficients;
@@ -36,7 +34,7 @@ void muon_momentum_kernel(const G* grad, float* exp_avg, float* u, float* square
 }
 
 /// One block per chunk, each of which adds up the squares.
-MOH_KERNEL(kThreads)
+MOH_KERNEL(kBlockThreads)
 void muon_normalise_kernel(float* u, const float* squares, std::int64_t parts, std::int64_t count) {
   float all = 0;
   for (std::int64_t i = device::thread_x(); i < parts; i += device::block_threads()) all += squares[i];
@@ -71,17 +69,19 @@ struct Apply {
 template <class Backend, class T, class G>
 void MuonKernels<Backend, T, G>::momentum(const G* grad, A* exp_avg, A* u, A* squares, std::int64_t count,
                                           const AdamWCoefficients<A>* coefficients, const std::int32_t* go) {
-  cuda::launch(
-      "muon_momentum", muon_momentum_kernel<G>,
-      {.blocks_x = muon_parts(count, kOptimizerChunk), .threads = kThreads, .shared_bytes = kSumBytes}, grad,
-      exp_avg, u, squares, count, coefficients, go);
+  cuda::launch("muon_momentum", muon_momentum_kernel<G>,
+               {.blocks_x = muon_parts(count, kOptimizerChunk),
+                .threads = kBlockThreads,
+                .shared_bytes = kBlockSumBytes<float>},
+               grad, exp_avg, u, squares, count, coefficients, go);
 }
 
 template <class Backend, class T, class G>
 void MuonKernels<Backend, T, G>::normalise(A* u, const A* squares, std::int64_t count) {
   const std::int64_t parts = muon_parts(count, kOptimizerChunk);
   cuda::launch("muon_normalise", muon_normalise_kernel,
-               {.blocks_x = parts, .threads = kThreads, .shared_bytes = kSumBytes}, u, squares, parts, count);
+               {.blocks_x = parts, .threads = kBlockThreads, .shared_bytes = kBlockSumBytes<float>}, u,
+               squares, parts, count);
 }
 
 template <class Backend, class T, class G>

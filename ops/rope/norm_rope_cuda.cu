@@ -1,5 +1,6 @@
 #include <cmath>
 
+#include "ops/cuda/block_sizes.h"
 #include "ops/cuda/part_sums.h"
 #include "ops/cuda/rows.h"
 #include "ops/rope/norm_rope_kernels.h"
@@ -7,8 +8,6 @@
 namespace moh {
 
 namespace {
-
-constexpr int kWarps = 4, kThreads = kWarps * device::kWarp;
 
 /// The operands of both passes.
 template <class T>
@@ -48,9 +47,9 @@ MOH_DEVICE void each_pair(std::int64_t half, const Body& body) {
 
 /// One warp per head; all lanes of a warp without a head return.
 template <class T>
-MOH_KERNEL(kThreads)
+MOH_KERNEL(kItemThreads)
 void norm_rope_kernel(NormRope<T> n) {
-  const std::int64_t row = device::block_x() * kWarps + device::thread_x() / device::kWarp;
+  const std::int64_t row = item_of_warp();
   const Heads<T>& h = n.heads;
   if (row >= h.count()) return;
   const std::int64_t half = h.sizes.half;
@@ -85,7 +84,7 @@ MOH_DEVICE TurnedBack turned_back(const T* dy, std::int64_t half, float c, float
 /// Warps stride over the heads. A warp's partial sum of dw is in shared memory; each element is written by
 /// one lane, and the warps' sums are added in order.
 template <class T>
-MOH_KERNEL(kThreads)
+MOH_KERNEL(kItemThreads)
 void norm_rope_gradient_kernel(NormRopeGradient<T> n) {
   const Heads<T>& h = n.heads;
   const std::int64_t half = h.sizes.half, width = 2 * half;
@@ -93,8 +92,8 @@ void norm_rope_gradient_kernel(NormRopeGradient<T> n) {
   auto* all = device::shared_memory<float>();
   float* dw = all + warp * width;
   each_pair(half, [&](std::int64_t i) { dw[i] = dw[i + half] = 0; });
-  for (std::int64_t row = device::block_x() * kWarps + warp; row < h.count();
-       row += device::blocks_x() * kWarps) {
+  for (std::int64_t row = device::block_x() * kItemWarps + warp; row < h.count();
+       row += device::blocks_x() * kItemWarps) {
     const T *x = h.of.x + row * width, *dy = n.dy + row * width, *w = h.of.w;
     const float *c = h.of.cos + h.angles_of(row), *s = h.of.sin + h.angles_of(row);
     T* dx = n.dx + row * width;
@@ -117,15 +116,15 @@ void norm_rope_gradient_kernel(NormRopeGradient<T> n) {
     });
   }
   device::sync_block();
-  for (std::int64_t j = device::thread_x(); j < width; j += kThreads) {
+  for (std::int64_t j = device::thread_x(); j < width; j += kItemThreads) {
     float sum = 0;
-    for (int k = 0; k < kWarps; ++k) sum += all[k * width + j];
+    for (int k = 0; k < kItemWarps; ++k) sum += all[k * width + j];
     n.partials[device::block_x() * width + j] = sum;
   }
 }
 
-std::int64_t blocks_for(const RopeSizes& sizes) {
-  return (sizes.batch * sizes.positions * sizes.heads + kWarps - 1) / kWarps;
+std::int64_t norm_rope_blocks(const RopeSizes& sizes) {
+  return item_blocks(sizes.batch * sizes.positions * sizes.heads);
 }
 
 }  // namespace
@@ -134,20 +133,21 @@ template <class Backend, class T>
 void NormRopeKernels<Backend, T>::forward(const NormRopeOperands<T>& of, T* y, Acc<T>* r, RopeSizes sizes,
                                           double eps) {
   const NormRope<T> n{{of, sizes}, y, r, static_cast<float>(eps)};
-  cuda::launch("norm_rope", norm_rope_kernel<T>, {.blocks_x = blocks_for(sizes), .threads = kThreads}, n);
+  cuda::launch("norm_rope", norm_rope_kernel<T>,
+               {.blocks_x = norm_rope_blocks(sizes), .threads = kItemThreads}, n);
 }
 
 // The equations are beside the CPU kernel.
 template <class Backend, class T>
 void NormRopeKernels<Backend, T>::backward(const T* dy, const NormRopeOperands<T>& of, const Acc<T>* r, T* dx,
                                            Acc<T>* dw, RopeSizes sizes) {
-  const std::int64_t blocks = summing_blocks(blocks_for(sizes)), width = 2 * sizes.half;
+  const std::int64_t blocks = summing_blocks(norm_rope_blocks(sizes)), width = 2 * sizes.half;
   const DeviceScratch partials(static_cast<std::size_t>(blocks * width) * sizeof(float));
   const NormRopeGradient<T> n{{of, sizes}, dy, r, dx, partials.as<float>()};
   cuda::launch("norm_rope_gradient", norm_rope_gradient_kernel<T>,
                {.blocks_x = blocks,
-                .threads = kThreads,
-                .shared_bytes = static_cast<std::size_t>(kWarps * width) * sizeof(float)},
+                .threads = kItemThreads,
+                .shared_bytes = static_cast<std::size_t>(kItemWarps * width) * sizeof(float)},
                n);
   sum_parts("sum_parts", {partials.as<float>(), 1, blocks, width}, StoreSums{dw});
 }

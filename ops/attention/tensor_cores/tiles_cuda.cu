@@ -2,6 +2,7 @@
 
 #include "ops/attention/list_walk.h"
 #include "ops/attention/tensor_cores/tiles.h"
+#include "ops/cuda/block_sizes.h"
 #include "ops/cuda/reduce.h"
 #include "ops/device/atomic.h"
 
@@ -9,7 +10,6 @@ namespace moh::tensor_cores {
 
 namespace {
 
-constexpr int kBlock = 256, kBlockWarps = kBlock / device::kWarp;
 /// Number of bins that tiles are sorted into by length.
 constexpr std::int32_t kLengths = 512;
 /// Most blocks of a multiprocessor that write zeros.
@@ -51,7 +51,7 @@ template <class Visit>
 MOH_DEVICE void each_tile(const TileArgs& args, std::int64_t begin, std::int64_t end, const Visit& visit) {
   for (std::int64_t l = begin; l < end; ++l) {
     const std::int32_t count = args.tiles_of(l);
-    for (std::int32_t t = device::thread_x(); t < count; t += kBlock) visit(args.tile(l, t));
+    for (std::int32_t t = device::thread_x(); t < count; t += kBlockThreads) visit(args.tile(l, t));
   }
 }
 
@@ -68,10 +68,10 @@ MOH_DEVICE std::int32_t sum_up(std::int32_t* starts, std::int32_t first) {
 
 /// Writes the tiles of the block's lists, sorted by length, after those of earlier lists. One block per
 /// lists_per_block lists; those after them write the zeros.
-MOH_KERNEL(kBlock) void attention_tiles_kernel(TileArgs args, HeadZeros<bfloat16> zeros) {
+MOH_KERNEL(kBlockThreads) void attention_tiles_kernel(TileArgs args, HeadZeros<bfloat16> zeros) {
   if (device::block_x() >= args.blocks) {
-    const std::int64_t step = (device::blocks_x() - args.blocks) * kBlock;
-    std::int64_t i = (device::block_x() - args.blocks) * kBlock + device::thread_x();
+    const std::int64_t step = (device::blocks_x() - args.blocks) * kBlockThreads;
+    std::int64_t i = (device::block_x() - args.blocks) * kBlockThreads + device::thread_x();
     for (; i < zeros.count; i += step) zeros(i);
     return;
   }
@@ -81,8 +81,8 @@ MOH_KERNEL(kBlock) void attention_tiles_kernel(TileArgs args, HeadZeros<bfloat16
   const std::int64_t begin = device::block_x() * args.lists_per_block,
                      end = min_of(begin + args.lists_per_block, num_lists);
   std::int32_t before = 0;
-  for (std::int64_t l = device::thread_x(); l < begin; l += kBlock) before += args.tiles_of(l);
-  for (std::int32_t i = device::thread_x(); i < kLengths; i += kBlock) starts[i] = 0;
+  for (std::int64_t l = device::thread_x(); l < begin; l += kBlockThreads) before += args.tiles_of(l);
+  for (std::int32_t i = device::thread_x(); i < kLengths; i += kBlockThreads) starts[i] = 0;
   before = reduce_block(before, Sum{}, space);  // its barrier also makes the zeros visible
   each_tile(args, begin, end, [&](const Tile& tile) { device::atomic_add(starts + args.length(tile), 1); });
   device::sync_block();
@@ -107,11 +107,11 @@ Tiles::Tiles(const AttentionShape& shape, const RowLists& lists, std::int64_t nu
   const std::int64_t num_lists = shape.batch * shape.kv_heads,
                      lists_per_block = clamp(kCacheBytes / list_bytes, 1, num_lists),
                      blocks = (num_lists + lists_per_block - 1) / lists_per_block,
-                     zero_blocks = std::min((zeros.count + kBlock - 1) / kBlock,
+                     zero_blocks = std::min((zeros.count + kBlockThreads - 1) / kBlockThreads,
                                             std::int64_t{kZeroBlocks} * cuda::limits().multiprocessors);
   cuda::launch("attention_tiles", attention_tiles_kernel,
                {.blocks_x = blocks + zero_blocks,
-                .threads = kBlock,
+                .threads = kBlockThreads,
                 .shared_bytes = (kLengths + kBlockWarps) * sizeof(std::int32_t)},
                TileArgs{shape, lists, rows_per_tile, lists_per_block, blocks, tiles_.as<Tile>(),
                         count_.as<std::int32_t>()},
