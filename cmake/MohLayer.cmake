@@ -9,14 +9,43 @@ endfunction()
 # moh_unity(TARGET): with MOH_UNITY, its files are compiled in batches of ten, as most of what a compiler reads for a file are
 # headers, ours and those of JSON, that the other files of its folder include, too. Larger batches would keep fewer compilers
 # busy. CMake leaves out files with options or definitions of their own. Names in unnamed namespaces are those of a batch, so
-# they say more than kOp. GCC takes what a batch includes for headers, in which a class with members of an unnamed namespace
-# would be a mistake.
+# they say more than kOp.
 function(moh_unity target)
   if(MOH_UNITY)
     set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 10)
+  endif()
+  moh_compile_batches(${target})
+endfunction()
+
+# moh_compile_batches(TARGET): GCC takes what a batch includes for headers, in which a class with members of an unnamed namespace
+# would be a mistake.
+function(moh_compile_batches target)
+  if(MOH_UNITY)
     target_compile_options(${target} PRIVATE
       $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<CXX_COMPILER_ID:GNU>>:-Wno-subobject-linkage>)
   endif()
+endfunction()
+
+# moh_cuda_batches(VARIABLE LAYER FILE...): what to compile for these CUDA files: with MOH_UNITY, files that include ten of them each.
+# CMake's own unity builds are for C and C++. nvcc takes three seconds for the headers of a small kernel file.
+function(moh_cuda_batches variable layer)
+  if(NOT MOH_UNITY)
+    set(${variable} ${ARGN} PARENT_SCOPE)
+    return()
+  endif()
+  set(files ${ARGN})
+  set(batches "")
+  while(files)
+    list(SUBLIST files 0 10 batch)
+    list(REMOVE_ITEM files ${batch})
+    list(TRANSFORM batch REPLACE "(.+)" "#include \"${layer}/\\1\"\n")
+    list(JOIN batch "" content)
+    list(LENGTH batches number)
+    set(path ${PROJECT_BINARY_DIR}/cuda_batches/${layer}_${number}.cu)
+    file(CONFIGURE OUTPUT ${path} CONTENT "${content}")
+    list(APPEND batches ${path})
+  endwhile()
+  set(${variable} ${batches} PARENT_SCOPE)
 endfunction()
 
 # moh_loops(FILE...): files of the directory's targets that are optimised even where instrumented code is not: their loops would take
@@ -134,6 +163,6 @@ endfunction()
 
 # moh_simulated(LAYER FILE...): sources of the layer that tests/cuda_sim compiles again for its simulated GPU.
 function(moh_simulated layer)
-  list(TRANSFORM ARGN PREPEND ${CMAKE_CURRENT_SOURCE_DIR}/)
+  list(TRANSFORM ARGN PREPEND ${CMAKE_CURRENT_SOURCE_DIR}/ REGEX "^[^/]")
   set_property(GLOBAL PROPERTY MOH_SIMULATED_${layer} ${ARGN})
 endfunction()
