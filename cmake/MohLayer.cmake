@@ -94,9 +94,7 @@ function(moh_layer name)
   if(arg_COLD)
     moh_compile_cold(${target})
   endif()
-  if(NOT name MATCHES "^(core|autograd)$") # which include little
-    moh_unity(${target})
-  endif()
+  moh_unity(${target})
   if(MOH_SANITIZE AND NOT name MATCHES "^train/")
     target_compile_options(${target} PRIVATE -O0) # instrumented code takes long to optimise, and loops are in kernels
   endif()

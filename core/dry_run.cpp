@@ -15,16 +15,12 @@ namespace moh {
 
 namespace {
 
-constexpr std::int64_t kMostBytes = std::int64_t{1} << 56;
+constexpr std::int64_t kDryBytes = std::int64_t{1} << 56;
 /// Blocks of up to this many bytes are real memory.
 constexpr std::size_t kSmallBlock = std::size_t{4} << 10;
 /// Bytes of address space for all larger blocks. Once it is used up, allocation starts over at its beginning:
 /// blocks may then overlap, which does no harm because their contents are undefined.
 constexpr std::size_t kMostReserved = std::size_t{1} << 42, kLeastReserved = std::size_t{1} << 26;
-
-std::size_t round_up(std::size_t bytes, std::size_t to) {
-  return (bytes + to - 1) / to * to;
-}
 
 void count(DryUsage& usage, MemoryPurpose purpose, std::int64_t bytes) {
   const std::int64_t peak = usage.stats.total.peak_bytes;
@@ -51,7 +47,7 @@ std::byte* DryMemory::allocate(std::size_t bytes, Device device, MemoryPurpose p
   const std::lock_guard lock(mutex_);
   DryUsage& usage = usage_of(device);
   const std::int64_t in_use = usage.stats.total.current_bytes;
-  if (bytes > static_cast<std::size_t>(kMostBytes) || block_bytes(bytes, device) > kMostBytes - in_use) {
+  if (bytes > static_cast<std::size_t>(kDryBytes) || block_bytes(bytes, device) > kDryBytes - in_use) {
     throw MemoryError(error_message("dry run", "memory of " + device_name(device), "at most 2^56 bytes",
                                     std::to_string(bytes) + " bytes more than " + std::to_string(in_use),
                                     "use a smaller batch or model"));

@@ -9,6 +9,8 @@
 #include <limits>
 #include <new>
 
+#include "core/block_size.h"
+
 namespace moh {
 
 namespace {
@@ -18,10 +20,6 @@ constexpr std::size_t kSmallestRegion = std::size_t{64} << 20;
 /// Under a limit on address space: what is reserved at once, and where the first part should lie, with room
 /// behind it. That is a wish: the system takes another place if need be.
 constexpr std::size_t kPart = std::size_t{16} << 20, kFirstPart = std::size_t{1} << 45;
-
-std::size_t round_up(std::size_t bytes, std::size_t to) {
-  return (bytes + to - 1) / to * to;
-}
 
 bool address_space_is_limited() {
   rlimit limit{};

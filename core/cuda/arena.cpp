@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "core/block_size.h"
 #include "core/cuda/device.h"
 #include "core/cuda/queue.h"
 
@@ -14,10 +15,6 @@ namespace {
 constexpr std::size_t kAlignment = 256;
 constexpr std::size_t kSmallestSegment = std::size_t{8} << 20;
 constexpr std::size_t kSegmentUnit = std::size_t{2} << 20;  // granularity of the device's mappings
-
-std::size_t round_up(std::size_t bytes, std::size_t to) {
-  return (bytes + to - 1) / to * to;
-}
 
 std::size_t address_of(const void* block) {
   return reinterpret_cast<std::uintptr_t>(block);
