@@ -33,10 +33,12 @@ find_program(MOH_CCACHE ccache)
 mark_as_advanced(MOH_CCACHE)
 if(MOH_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
   # With a base directory, build folders share cached objects of equal options; ccache requires this sloppiness to cache
-  # files that use a precompiled header.
-  set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_BASEDIR=${PROJECT_SOURCE_DIR} CCACHE_NOHASHDIR=1
-                                  CCACHE_SLOPPINESS=pch_defines,time_macros ${MOH_CCACHE})
-  set(CMAKE_CUDA_COMPILER_LAUNCHER ${CMAKE_CXX_COMPILER_LAUNCHER})
+  # files that use a precompiled header. In depend mode, which it has for GCC and clang, a file that is not in the cache is not
+  # preprocessed first: a fifth of the time of a small one.
+  set(settings ${CMAKE_COMMAND} -E env CCACHE_BASEDIR=${PROJECT_SOURCE_DIR} CCACHE_NOHASHDIR=1
+               CCACHE_SLOPPINESS=pch_defines,time_macros)
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${settings} CCACHE_DEPEND=1 ${MOH_CCACHE})
+  set(CMAKE_CUDA_COMPILER_LAUNCHER ${settings} ${MOH_CCACHE})
 endif()
 
 add_library(moh_compile_options INTERFACE)
@@ -54,6 +56,11 @@ target_compile_options(moh_compile_options INTERFACE
   $<$<COMPILE_LANGUAGE:CUDA>:-std=c++20 --expt-relaxed-constexpr -Xcompiler=-Wall,-Wextra -Xptxas=--warn-on-spills
     $<$<VERSION_GREATER_EQUAL:$<CUDA_COMPILER_VERSION>,13>:--compress-mode=size>
     $<$<BOOL:${MOH_WERROR}>:--Werror=all-warnings>>)
+if(MOH_UNITY)
+  # GCC collects its garbage above 128 MB, and a batch of files takes 300 to 700: above 512 it takes 150 more and a twelfth less time.
+  target_compile_options(moh_compile_options INTERFACE
+    $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<CXX_COMPILER_ID:GNU>>:--param=ggc-min-heapsize=524288>)
+endif()
 target_compile_definitions(moh_compile_options INTERFACE
   $<$<CONFIG:Debug>:MOH_DEBUG_CHECKS=1 _GLIBCXX_ASSERTIONS>)
 if(MOH_SANITIZE)

@@ -1,8 +1,8 @@
 # The standard library's headers, precompiled once for all of moh, and once more with Catch2 for the test programs. Parsing
 # them is a third of the time to compile a file in train/ (CONTRIBUTING.md, "Build time"). JSON, YAML and CLI11 are not among
 # them: few files include those, and every file has to load the whole precompiled header; cli/, most of whose files include
-# CLI11, has precompiled headers of its own. Sources still have to include what they use: tests/build compiles headers without
-# precompiled ones, the preset debug everything, and asan all but kernels and tests.
+# CLI11, has precompiled headers of its own. Sources still have to include what they use: tests/build compiles the library's
+# headers without precompiled ones, the preset debug everything, and asan all but kernels and tests.
 
 set(MOH_STANDARD_HEADERS
   <algorithm> <array> <cmath> <cstddef> <cstdint> <cstring> <filesystem> <functional> <limits> <map> <memory> <mutex>
