@@ -75,11 +75,11 @@ def graph_of(state, scales=True):
     def array(name, values):
         return constant(name, values.shape, values.contiguous().numpy().tobytes())
 
-    graph = constant("ResizeBilinear/size", [2], struct.pack("<2i", 299, 299), dtype=3) + constant("Mul/y", [], floats=[0.0078125])
+    nodes = [constant("ResizeBilinear/size", [2], struct.pack("<2i", 299, 299), dtype=3), constant("Mul/y", [], floats=[0.0078125])]
     for name, scope in graph_names().items():
         bn = f"{scope}/batchnorm"
-        graph += array(f"{scope}/conv2d_params", state[f"{name}.conv.weight"].permute(2, 3, 1, 0))
+        nodes.append(array(f"{scope}/conv2d_params", state[f"{name}.conv.weight"].permute(2, 3, 1, 0)))
         for theirs, ours in {"beta": "bias", "gamma": "weight", "moving_mean": "running_mean", "moving_variance": "running_var"}.items():
-            graph += array(f"{bn}/{theirs}", state[f"{name}.bn.{ours}"])
-        graph += _node(f"{scope}/Conv2D", "Conv2D") + norm(bn, 0.001, scales) + _node(scope, "Relu")
-    return graph + array("softmax/weights", state["fc.weight"].t()) + array("softmax/biases", state["fc.bias"])
+            nodes.append(array(f"{bn}/{theirs}", state[f"{name}.bn.{ours}"]))
+        nodes += [_node(f"{scope}/Conv2D", "Conv2D"), norm(bn, 0.001, scales), _node(scope, "Relu")]
+    return b"".join([*nodes, array("softmax/weights", state["fc.weight"].t()), array("softmax/biases", state["fc.bias"])])
