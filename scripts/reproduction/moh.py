@@ -41,5 +41,5 @@ def planned(moh, config, settings):
 
 
 def step_seconds(moh, config, settings, threads):
-    (found,) = ask(moh, "bench", "step", config, *settings, f"threads={threads}", "--steps", 3, "--warmup", 1)
+    (found,) = ask(moh, "bench", "step", config, *settings, f"threads={threads}", "--steps", 3, "--warmup", 1, "--no-peaks")
     return found["step_ms"] / 1000

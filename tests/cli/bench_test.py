@@ -37,11 +37,11 @@ class Step(support.MohTest):
     def test_a_warm_step_allocates_nothing(self):
         for settings in ({}, DENSE, {"precision": "bfloat16"}, {"model.recompute": "layer"}, {"model.dropout": 0.1}):
             with self.subTest(settings=settings):
-                self.assertEqual(self.measure(settings)["system_allocations"], 0)
+                self.assertEqual(self.measure(settings, "--no-peaks")["system_allocations"], 0)
 
     def test_routed_operations_are_fewer(self):
-        dense = self.measure(DENSE)
-        routed = self.measure({})
+        dense = self.measure(DENSE, "--no-peaks")
+        routed = self.measure({}, "--no-peaks")
         self.assertEqual(dense["flops_per_step"], dense["flops_per_step_dense"])
         self.assertEqual(routed["flops_per_step_dense"], dense["flops_per_step"])
         # Half of the pairs of 4 sequences in 2 layers of 4 heads of 8, and a router of 3 + 2 rows.
@@ -50,7 +50,7 @@ class Step(support.MohTest):
         self.assertEqual(routed["flops_per_step_dense"] - routed["flops_per_step"], saved)
 
     def test_random_data_needs_no_text(self):
-        record = self.measure({"data.train": "missing.txt", "model.vocab_size": 1000}, "--random-data")
+        record = self.measure({"data.train": "missing.txt", "model.vocab_size": 1000}, "--random-data", "--no-peaks")
         self.assertEqual(record["data"], "random")
         self.moh("bench", "step", self.config({"data.train": "missing.txt"}), code=support.INPUT_ERROR)
 
@@ -63,7 +63,7 @@ class Step(support.MohTest):
                          "page faults")
 
     def test_profile(self):
-        profile = self.measure({}, "--profile")["profile"]
+        profile = self.measure({}, "--profile", "--no-peaks")["profile"]
         ops = {entry["op"]: entry for entry in profile["ops"]}
         self.assertLessEqual({"adamw", "grad_norm", "add_rms_norm", "cross_entropy", "head_sparse_attention_packed"}, set(ops))
         self.assertGreater(ops["adamw"]["optimizer_ms"], 0)
@@ -77,7 +77,11 @@ class Step(support.MohTest):
         self.assertEqual(times, sorted(times, reverse=True))
         self.assertAlmostEqual(sum(times) + profile["other_ms"], profile["step_ms"], places=6)
         self.assertGreaterEqual(profile["other_ms"], 0)
-        self.assert_says(self.bench({}, "--profile"), "op, ms per step", "outside ops")
+        self.assert_says(self.bench({}, "--profile", "--no-peaks"), "op, ms per step", "outside ops")
+
+    def test_peak_rates_are_left_out_if_told(self):
+        record = self.measure({}, "--no-peaks")
+        self.assertEqual(set(record), {field for field in STEP_FIELDS if "peak_gflops" not in field and not field.startswith("share_of_")})
 
     def test_refusals(self):
         config = self.config()

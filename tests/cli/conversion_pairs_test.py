@@ -236,7 +236,7 @@ class Commands(unittest.TestCase):
         return without(plan, "config", "overrides")
 
     def bench(self, model, settings=(), part=""):
-        run("bench", "step", *self.beginning("next.yaml", model, part), "--steps", 1, "--warmup", 0, "--random-data", "--json")
+        run("bench", "step", *self.beginning("next.yaml", model, part), "--steps", 1, "--warmup", 0, "--random-data", "--no-peaks", "--json")
 
     def config(self, model, settings=(), part=""):
         """But for what it is called, and for numbers that may be written out or left to others."""

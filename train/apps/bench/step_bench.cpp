@@ -221,9 +221,10 @@ StepBenchRecord run_step_bench(const RunConfig& config, const Family& family,
     if (options.kernels) r.kernels = by_kernel(run, config.device, options.steps);
     if (config.device != kCpu) r.gemm_searches = gemm_searches();
   }
-  const MathModeScope mode(placement_of(config).math);
-  r.ceilings = measure_ceilings(config.device, dtype_of(config.precision),
-                                config.tf32);  // last, as they allocate memory
+  if (!options.no_peaks) {  // last, as they allocate memory
+    const MathModeScope mode(placement_of(config).math);
+    r.ceilings = measure_ceilings(config.device, dtype_of(config.precision), config.tf32);
+  }
   return r;
 }
 

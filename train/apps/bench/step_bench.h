@@ -26,6 +26,7 @@ struct StepBenchOptions {
   bool random_data = false;  ///< synthetic data instead of the configuration's files
   bool profile = false;      ///< then profile as many steps again, by op; not with cuda_graph
   bool kernels = false;      ///< then time as many steps again, by kernel; on a GPU, not with cuda_graph
+  bool no_peaks = false;     ///< without the peak rates of the device; not with `kernels`
 };
 
 /// Events that should not occur after the warm-up, counted over all measured steps.
@@ -78,7 +79,8 @@ struct StepBenchRecord {
   StepFaults faults;
 
   StepFlops flops;
-  Ceilings ceilings;  ///< measured in the same process and with the same threads; for the same dtype
+  std::optional<Ceilings>
+      ceilings;  ///< measured with the same process, threads and dtype; none with `no_peaks`
 
   std::optional<StepProfile> profile;
   std::optional<KernelProfile> kernels;

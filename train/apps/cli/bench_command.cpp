@@ -254,6 +254,10 @@ void add_bench_step(const Commands& commands) {
   command.add_flag("--random-data", options.random_data, "Synthetic data instead of data.train");
   command.add_flag("--profile", options.profile, "Then profile as many steps again, by op");
   command.add_flag("--kernels", options.kernels, "Then time as many steps again, by kernel of the GPU");
+  command
+      .add_flag("--no-peaks", options.no_peaks,
+                "Leave out the device's peak rates, which take up to a second to measure")
+      ->excludes("--kernels");
   command.add_flag("--json", args.json, "Print one JSON object instead of a table");
   command.footer(
       R"(Nothing is written: no run folder, no checkpoint. Device and number of threads are the keys `device` and `threads`.

@@ -42,7 +42,7 @@ StepBenchRecord invented_record() {
   r.peak_rss_bytes = 2000;
   r.faults = {1, 2};
   r.flops = {120e9, 100e9};
-  r.ceilings = {400, 320};
+  r.ceilings = Ceilings{400, 320};
   return r;
 }
 
@@ -57,7 +57,7 @@ TEST_CASE("bench: a step's parts make up the step, and nothing is allocated once
   CHECK(r.items_per_s == Approx(2 * 2 * 24 / (r.step_ms * 1e-3)));
   CHECK(r.faults.system_allocations == 0);
   CHECK(r.flops.dense > 0);
-  CHECK(r.ceilings.fma_gflops.value() > 0);
+  CHECK(r.ceilings.value().fma_gflops.value() > 0);
   CHECK((*r.phases)[0] + (*r.phases)[1] + (*r.phases)[2] <= Approx(r.step_ms).epsilon(0.5));
   CHECK(r.gpu.empty());
   CHECK(r.parameters > 300 * 32);
@@ -126,7 +126,7 @@ TEST_CASE("bench: a step on a GPU names it, and has its peaks") {
   StepBenchRecord r = invented_record();
   r.config.device = {Device::Type::kCuda, 0};
   r.gpu = "NVIDIA H200, compute capability 9.0";
-  r.ceilings = {{}, 800, 1000};
+  r.ceilings = Ceilings{{}, 800, 1000};
   std::ostringstream json, table;
   write_json_line(json, r, "", {});
   write_table(table, r);
@@ -146,6 +146,19 @@ TEST_CASE("bench: a step's table shows parts as shares of the step") {
   write_table(out, invented_record());
   CHECK(out.str().find("backward              300.00 ms    60.0%") != std::string::npos);
   CHECK(out.str().find("the step reaches 50.0% of it") != std::string::npos);
+}
+
+TEST_CASE("bench: a step without the device's peak rates has no shares of them") {
+  StepBenchRecord r = invented_record();
+  r.ceilings.reset();
+  std::ostringstream json, table;
+  write_json_line(json, r, "", {});
+  write_table(table, r);
+  CHECK(nlohmann::json::parse(json.str())["gflops"] == 200.0);
+  for (const std::ostringstream* const out : {&json, &table}) {
+    CHECK(out->str().find("peak_gflops") == std::string::npos);
+    CHECK(out->str().find("the step reaches") == std::string::npos);
+  }
 }
 
 TEST_CASE("bench: a step that is replayed has no parts") {
