@@ -20,7 +20,7 @@ def command_of(training, folder=None):
 
 def cost_of(program, table, row):
     """Parameters, operations, memory and days of a row's training on a GPU, by `moh plan`."""
-    plan = moh.plan(program, row.config, (*row.settings, "--peak-tflops", GPU))
+    plan = moh.plan(program, row.config, (*row.settings, "--peak-tflops", GPU), memory=True)
     steps = plan.get("steps")
     items = steps * plan["items_per_step"] if steps else table.items
     configured = next(choice for choice in plan["recompute"].values() if choice["configured"])

@@ -27,9 +27,9 @@ def version(moh):
         raise seeded_runs.no_program(error) from error
 
 
-def plan(moh, config, settings=()):
-    """`moh plan`, with the name of an input in place: `flops_per_item`, `items_per_step`."""
-    return planned(moh, config, tuple(settings))
+def plan(moh, config, settings=(), memory=False):
+    """`moh plan`, with the name of an input in place: `flops_per_item`, `items_per_step`; the memory, if wanted, takes ten times as long."""
+    return planned(moh, config, (*settings, *(() if memory else ("--no-memory",))))
 
 
 @functools.cache  # rows of a table share trainings

@@ -34,6 +34,13 @@ class Plan(support.MohTest):
                 tokens = step["batch_size"] * step["sequence_length"]
                 self.assertAlmostEqual(plan["flops_per_token"], step["flops_per_step"] / tokens, places=3)
 
+    def test_the_memory_is_left_out_if_told(self):
+        for options in ((), ("--peak-tflops", 1)):
+            whole, without = self.plan({}, *options), self.plan({}, "--no-memory", *options)
+            self.assertEqual({key: value for key, value in whole.items() if key not in ("recompute", "least_bytes")}, without)
+        self.assertNotIn("at its peak", self.moh("plan", "tiny.yaml", "--no-memory"))
+        self.assert_says(self.moh("plan", "tiny.yaml", "--no-memory", "--memory", "1GB", code=support.CONFIG_ERROR), "excludes")
+
     def test_a_run_recomputes_what_makes_it_fit(self):
         size = {"data.train": "text.txt", "model.hidden": 128, "model.layers": 6, "train.steps": 3, **DENSE}
         levels = self.plan(size)["recompute"]

@@ -100,9 +100,15 @@ void add_plan(const Commands& commands) {
   CLI::Option* gpu_memory = command.add_option(
       "--gpu-memory", args.gpu_memory,
       "Memory of each GPU: 141GB (decimal), 79.6GiB (binary), or bytes; implies device=cuda");
+  CLI::Option* memory = command
+                            .add_option("--memory", args.memory,
+                                        "Memory of each device of the configuration's kind, GPU or CPU")
+                            ->excludes(gpu_memory);
   command
-      .add_option("--memory", args.memory, "Memory of each device of the configuration's kind, GPU or CPU")
-      ->excludes(gpu_memory);
+      .add_flag("--no-memory", options.no_memory,
+                "Leave out the memory: operations and time alone, in a tenth of the time")
+      ->excludes(gpu_memory)
+      ->excludes(memory);
   command.add_option("--mfu", options.mfu,
                      "Model FLOP utilisation: model FLOP/s as a share of the peak rate");
   command.add_option("--peak-tflops", args.peak,

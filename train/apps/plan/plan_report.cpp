@@ -6,6 +6,7 @@
 #include <array>
 #include <nlohmann/json.hpp>
 #include <ostream>
+#include <span>
 
 #include "core/parallel.h"
 #include "train/base/log/format.h"
@@ -260,7 +261,7 @@ void write_json_line(std::ostream& out, const TrainingPlan& plan, const std::str
   for (const MemoryChoice& choice : plan.memory) {
     object["recompute"][std::string(name_of(choice.recompute))] = memory_json(plan, choice);
   }
-  for (const LeastMemory& least : plan.least)
+  for (const LeastMemory& least : plan.memory.empty() ? std::span<const LeastMemory>() : plan.least)
     object["least_bytes"][std::string(name_of(least.precision))] = least.bytes;
   const DiskPlan disk = plan.disk();
   object["checkpoint_bytes"] = disk.bytes;
@@ -284,8 +285,10 @@ void write_json_line(std::ostream& out, const TrainingPlan& plan, const std::str
 
 void write_table(std::ostream& out, const TrainingPlan& plan) {
   write_model(out, plan);
-  write_memory(out, plan);
-  write_verdict(out, plan);
+  if (!plan.memory.empty()) {
+    write_memory(out, plan);
+    write_verdict(out, plan);
+  }
   write_disk(out, plan);
   write_time(out, plan);
   write_notes(out, plan);

@@ -166,6 +166,22 @@ void find_least(LeastMemory& least, RunConfig& run, const MakeTask& make_task, s
   }
 }
 
+void add_memory(TrainingPlan& plan, const MakeTask& make_task) {
+  const PlanOptions& options = plan.options;
+  RunConfig one = plan.config;
+  one.train.accumulate = 1;
+  for (const RecomputeLevel level : levels_of(one)) {
+    const RunConfig run = with_recompute(plan.config, level);
+    plan.memory.push_back({level, plan_memory(run, make_task, options.gpus)});
+    if (options.memory_bytes && options.largest_batches)
+      plan.memory.back().largest_batch = largest_batch(run, *options.memory_bytes, make_task, options.gpus);
+  }
+  for (LeastMemory& least : plan.least) {
+    one.precision = least.precision;
+    find_least(least, one, make_task, options.gpus);
+  }
+}
+
 TrainingPlan plan_of(const RunConfig& config, const PlanOptions& options, const MakeTask& make_task) {
   TrainingPlan plan{.config = config, .options = options};
   RunConfig one = config;
@@ -175,16 +191,7 @@ TrainingPlan plan_of(const RunConfig& config, const PlanOptions& options, const 
   const StepFlops flops = step_flops(one, plan.step, make_task);
   const auto items = static_cast<double>(plan.step.items);
   plan.flops_per_item = flops.times(1 / items);
-  for (const RecomputeLevel level : levels_of(one)) {
-    const RunConfig run = with_recompute(config, level);
-    plan.memory.push_back({level, plan_memory(run, make_task, options.gpus)});
-    if (options.memory_bytes && options.largest_batches)
-      plan.memory.back().largest_batch = largest_batch(run, *options.memory_bytes, make_task, options.gpus);
-  }
-  for (LeastMemory& least : plan.least) {
-    one.precision = least.precision;
-    find_least(least, one, make_task, options.gpus);
-  }
+  if (!options.no_memory) add_memory(plan, make_task);
   if (options.peak) plan.time = time_of(plan);
   return plan;
 }

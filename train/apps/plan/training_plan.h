@@ -29,6 +29,7 @@ struct PlanOptions {
   double mfu = 0.4;                          ///< model FLOP utilisation, in (0, 1]
   std::optional<PeakRate> peak;              ///< of each device; without it no time is estimated
   bool largest_batches = true;               ///< MemoryChoice::largest_batch, if the memory is known
+  bool no_memory = false;                    ///< without TrainingPlan::memory and least: a tenth of the work
 };
 
 /// Parses "141GB", "79.6 GiB", "24e9": decimal units (kB, MB, GB, TB), binary ones (KiB, MiB, GiB, TiB), or
@@ -91,7 +92,8 @@ struct TrainingPlan {
   PlanOptions options;
   DryStep step;              ///< of a single micro-batch
   StepFlops flops_per_item;  ///< forward and backward pass
-  /// One for each RecomputeLevel, in their order, or for kNone alone where the family does not recompute.
+  /// One for each RecomputeLevel, in their order, or for kNone alone where the family does not recompute;
+  /// none with PlanOptions::no_memory.
   std::vector<MemoryChoice> memory;
   std::array<LeastMemory, 2> least = {
       {{.precision = Precision::kFloat32}, {.precision = Precision::kBFloat16}}};
