@@ -68,12 +68,24 @@ class CompileCommand:
         """Name of the CMake target that the object belongs to."""
         return next(part[: -len(".dir")] for part in self.output.parts if part.endswith(".dir"))
 
-    def compile(self, code, output=None):
-        """Compiles `code` with the options of this call; only checks it when there is no output file."""
+    def compile(self, code, output):
+        """Compiles `code` with the options of this call."""
+        return self.run(self.options(), ["-c", "-o", str(output)], code)
+
+    def preprocess(self, code):
+        """Runs the preprocessor on `code` with the options of this call, but for the header that it includes by itself, which is long."""
+        options = self.options()
+        while "-include" in options:
+            at = options.index("-include")
+            del options[at : at + 2]
+        return self.run(options, ["-E"], code)
+
+    def options(self):
         at = self.arguments.index("-o")
-        arguments = self.arguments[:at] + [a for a in self.arguments[at + 2 :] if a not in ("-c", str(self.file))]
-        arguments += ["-x", "c++", "-"] + (["-c", "-o", str(output)] if output else ["-fsyntax-only"])
-        return subprocess.run(arguments, cwd=self.directory, input=code, text=True, capture_output=True)
+        return self.arguments[:at] + [a for a in self.arguments[at + 2 :] if a not in ("-c", str(self.file))]
+
+    def run(self, options, action, code):
+        return subprocess.run([*options, "-x", "c++", "-", *action], cwd=self.directory, input=code, text=True, capture_output=True)
 
 
 def compile_commands():

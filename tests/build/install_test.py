@@ -47,7 +47,7 @@ class Install(unittest.TestCase):
         trained = self.installed("moh-quality", "--data", "text.txt", "--configs", "configs/llm/tiny_shakespeare_moh_50.yaml", "--seeds", "1", "--",
                                  "train.steps=2", "train.batch_size=2", "data.sequence_length=16", "eval.every=2")
         self.assertIn("| tiny_shakespeare_moh_50 | 50% |", trained)
-        self.assertIn("At the paper's size", self.installed("moh-reproduce", "ablation_components"))
+        self.assertIn("At the paper's size", self.installed("moh-reproduce", "ablation_components_dit"))
 
     def test_the_man_page_has_every_command(self):
         page = (self.prefix / "share/man/man1/moh.1").read_text()

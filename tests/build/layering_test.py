@@ -121,7 +121,7 @@ class Compilation(unittest.TestCase):
         return {command.target: command for command in self.commands[layer]}
 
     def test_what_is_below_is_in_reach_and_nothing_else(self):
-        # __has_include() finds what an #include would, and asks for all of them in one call of the compiler. That headers compile
+        # __has_include() finds what an #include would, and asks for all of them in one call of the preprocessor. That headers compile
         # with the includes of their layer is shown by header_checks() in CMakeLists.txt.
         for layer, below in LAYERS.items():
             reached = {layer, *below}
@@ -129,7 +129,7 @@ class Compilation(unittest.TestCase):
                            f"#error {name} is {'not found' if name in reached else 'in reach'}\n#endif\n" for name in LAYERS)
             for target, command in self.one_command_per_target(layer).items():
                 with self.subTest(target=target):
-                    result = command.compile(code)
+                    result = command.preprocess(code)
                     self.assertEqual(result.returncode, 0, result.stderr)
 
 
