@@ -67,4 +67,4 @@ class Dump(support.MohTest):
 
 
 if __name__ == "__main__":
-    support.main()
+    python_packages.main()

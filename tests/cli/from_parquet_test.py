@@ -197,4 +197,4 @@ class FromParquet(support.MohTest):
 
 
 if __name__ == "__main__":
-    support.main()
+    python_packages.main()

@@ -156,4 +156,4 @@ class LmEval(support.MohTest):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    python_packages.main()

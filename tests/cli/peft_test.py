@@ -105,4 +105,4 @@ class Peft(support.MohTest):
 
 
 if __name__ == "__main__":
-    support.main()
+    python_packages.main()

@@ -61,4 +61,4 @@ class Torch(support.MohTest):
 
 
 if __name__ == "__main__":
-    support.main()
+    python_packages.main()

@@ -86,4 +86,4 @@ sample: {pictures: 2, steps: "2"}
 
 
 if __name__ == "__main__":
-    support.main()
+    python_packages.main()

@@ -91,4 +91,4 @@ class Timm(support.MohTest):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    python_packages.main()

@@ -198,4 +198,4 @@ class VitExport(support.MohTest):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    python_packages.main()

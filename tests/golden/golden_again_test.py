@@ -117,4 +117,4 @@ class Searches(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    unittest.main(defaultTest=os.environ.get("MOH_TEST_CASE"))  # one case of this file, or all
+    python_packages.main(defaultTest=os.environ.get("MOH_TEST_CASE"))  # one case of this file, or all

@@ -42,4 +42,4 @@ class SecondSet(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    python_packages.main()

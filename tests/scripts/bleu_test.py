@@ -76,4 +76,4 @@ class Bleu(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    python_packages.main()

@@ -495,4 +495,4 @@ class WorkerTest(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    python_packages.main()

@@ -41,4 +41,4 @@ class Golden(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    python_packages.main()

@@ -123,4 +123,4 @@ class DitExport(support.MohTest):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    python_packages.main()

@@ -143,4 +143,4 @@ class Inception(support.MohTest):
 
 
 if __name__ == "__main__":
-    support.main()
+    python_packages.main()

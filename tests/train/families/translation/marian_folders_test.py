@@ -224,4 +224,4 @@ class MarianFolders(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    python_packages.main()

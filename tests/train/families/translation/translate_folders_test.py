@@ -9,7 +9,7 @@ import sys
 import unittest
 
 sys.path.append(str(pathlib.Path(__file__).resolve().parents[1] / "language/hf"))
-from with_transformers import FOLDER  # first: it may begin again under another Python
+from with_transformers import FOLDER, main  # first: it may begin again under another Python
 
 import torch
 from transformers import FSMTConfig, FSMTForConditionalGeneration, MarianConfig, MarianMTModel
@@ -102,4 +102,4 @@ class TranslateFolders(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    main()

@@ -10,7 +10,7 @@ import sys
 import unittest
 
 sys.path.append(str(pathlib.Path(__file__).resolve().parents[1] / "language/hf"))
-from with_transformers import FOLDER  # first: it may begin again under another Python
+from with_transformers import FOLDER, main  # first: it may begin again under another Python
 
 import torch
 from safetensors.torch import load_file
@@ -190,4 +190,4 @@ class TranslationFolders(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    main()

@@ -4,7 +4,7 @@ import json
 import sys
 import unittest
 
-from with_transformers import FOLDER, SOURCE  # first: it may begin again under another Python
+from with_transformers import FOLDER, SOURCE, main  # first: it may begin again under another Python
 
 import torch
 import transformers
@@ -83,4 +83,4 @@ def tearDownModule():
 
 
 if __name__ == "__main__":
-    unittest.main()
+    main()

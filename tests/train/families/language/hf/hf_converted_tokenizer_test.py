@@ -7,7 +7,7 @@ import shutil
 import subprocess
 import unittest
 
-from with_transformers import FOLDER, SOURCE  # first: it may begin again under another Python
+from with_transformers import FOLDER, SOURCE, main  # first: it may begin again under another Python
 
 from transformers import AutoTokenizer
 
@@ -93,4 +93,4 @@ class ConvertedTokenizers(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    main()

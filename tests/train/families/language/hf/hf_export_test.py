@@ -9,7 +9,7 @@ import shutil
 import subprocess
 import unittest
 
-from with_transformers import FOLDER  # first: it may begin again under another Python
+from with_transformers import FOLDER, main  # first: it may begin again under another Python
 
 import torch
 import transformers
@@ -372,4 +372,4 @@ class RoutingTest(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    main()

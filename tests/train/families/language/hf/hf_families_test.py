@@ -7,7 +7,7 @@ import pathlib
 import subprocess
 import unittest
 
-from with_transformers import FOLDER  # first: it may begin again under another Python
+from with_transformers import FOLDER, main  # first: it may begin again under another Python
 
 import torch
 import transformers
@@ -224,4 +224,4 @@ class FamiliesTest(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    main()

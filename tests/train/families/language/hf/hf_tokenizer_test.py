@@ -9,7 +9,7 @@ import subprocess
 import sys
 import unittest
 
-from with_transformers import FOLDER, SOURCE  # first: it may begin again under another Python
+from with_transformers import FOLDER, SOURCE, main  # first: it may begin again under another Python
 
 import torch
 import transformers
@@ -161,4 +161,4 @@ class TokenizerOfOnesOwn(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    main()

@@ -10,6 +10,7 @@ import python_packages  # noqa: E402
 
 python_packages.require("torch", "safetensors", "tokenizers", "transformers")
 SOURCE = python_packages.SOURCE
+main = python_packages.main
 
 FOLDER = tempfile.TemporaryDirectory()
 # Nothing is looked for on the network, and the models' code is kept nowhere else.
