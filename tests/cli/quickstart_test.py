@@ -6,10 +6,10 @@ import unittest
 
 import support
 
-SHORT = {"language": ("train.steps=2", "sample.tokens=5"),
-         "images": ("train.epochs=0", "train.steps=1", "schedule.warmup_epochs=0", "eval.every_epochs=0", "checkpoint.every_epochs=0",
+SHORT = {"language": ("train.steps=2", "train.batch_size=2", "eval.max_tokens=512", "sample.tokens=5"),
+         "images": ("train.epochs=0", "train.steps=1", "train.batch_size=8", "schedule.warmup_epochs=0", "eval.every_epochs=0", "checkpoint.every_epochs=0",
                     "data.drawn_validation=16", "data.drawn=64"),
-         "diffusion": ("train.steps=1", "schedule.warmup_steps=0", "data.drawn=64", "data.drawn_validation=16")}
+         "diffusion": ("train.steps=1", "train.batch_size=8", "schedule.warmup_steps=0", "data.drawn=64", "data.drawn_validation=16")}
 
 
 class Quickstart(support.MohTest):
@@ -27,7 +27,7 @@ class Quickstart(support.MohTest):
         self.assertEqual({command.split()[0] for command in commands}, {"generate", "analyze", "train", "plan"})
         self.write("MY_TEXT.txt", "The quick brown fox jumps over the lazy dog. " * 400)
         for command in commands:
-            more = {"train": SHORT["language"], "generate": ("--tokens", "3")}.get(command.split()[0], ())
+            more = {"train": SHORT["language"], "generate": ("--tokens", "3"), "analyze": ("--max-tokens", "512")}.get(command.split()[0], ())
             self.moh(*shlex.split(command), *more)
 
     def test_it_goes_on_and_keeps_what_was_changed(self):
@@ -38,7 +38,7 @@ class Quickstart(support.MohTest):
             self.assertNotIn(mark, text)
         config = self.folder / "f/language.yaml"
         config.write_text(config.read_text().replace("tokens: 300", "tokens: 7"))
-        output = self.moh("quickstart", "train.steps=4", "--folder", "f")
+        output = self.moh("quickstart", "train.steps=4", "train.batch_size=2", "eval.max_tokens=512", "--folder", "f")
         self.assert_says(output, "resume: from step 2", "finished at step 4")
         self.assert_says(config.read_text(), "tokens: 7")
 

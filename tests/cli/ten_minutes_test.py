@@ -1,4 +1,4 @@
-"""docs/ten_minutes.md works: its commands, in their order, as a new user gives them, with fewer steps."""
+"""docs/ten_minutes.md works: its commands, in their order, as a new user gives them, with fewer steps and tokens."""
 
 import os
 import pathlib
@@ -8,7 +8,8 @@ import shlex
 import support
 
 ROOT = pathlib.Path(os.environ["MOH_SOURCE_DIR"])
-FEWER = ("train.steps=4", "train.batch_size=2", "eval.every=2", "eval.max_tokens=512", "checkpoint.every=4", "sample.tokens=2")
+FEWER = {"train": ("train.steps=4", "train.batch_size=2", "eval.every=2", "eval.max_tokens=512", "checkpoint.every=4", "sample.tokens=2"),
+         "eval": ("eval.max_tokens=512",), "analyze": ("--max-tokens", "512")}
 
 
 class TenMinutes(support.MohTest):
@@ -23,8 +24,7 @@ class TenMinutes(support.MohTest):
         self.assertEqual([words[0] for words in commands],
                          ["train", "convert", "checkpoint", "eval", "plan", "train", "eval", "analyze", "generate", "convert"])
         for words in commands:
-            shorter = FEWER if words[0] == "train" else ()
-            output = self.moh(*words, *shorter)
+            output = self.moh(*words, *FEWER.get(words[0], ()))
             if words[0] == "train" and "tune.yaml" in words:
                 self.assert_says(output, "router query_norm: KL divergence from the dense model", "75% of them active")
         for name in ("config.json", "model.safetensors", "tokenizer.json", "modeling_moh_llama.py"):
