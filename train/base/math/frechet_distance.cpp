@@ -4,9 +4,9 @@
 #include <Eigen/Cholesky>
 #include <Eigen/SVD>
 #include <algorithm>
-#include <cmath>
 #include <limits>
 #include <string>
+#include <vector>
 
 #include "core/error.h"
 #include "ops/linalg/matmul.h"
@@ -24,7 +24,7 @@ using RowMajor = Eigen::Matrix<double, Eigen::Dynamic, Eigen::Dynamic, Eigen::Ro
   throw NumericError(error_message("frechet distance", "covariance", expected, found));
 }
 
-/// L [n, n] with C = L L'; columns beyond the rank are 0.
+/// L [n, rank] with C = L L'. The rank is low where there are fewer rows than features.
 Matrix factor_of(const Tensor& covariance) {
   const std::int64_t n = covariance.dim(0);
   const Eigen::Map<const RowMajor> c(covariance.data<double>(), n, n);
@@ -34,12 +34,17 @@ Matrix factor_of(const Tensor& covariance) {
   if ((c - c.transpose()).cwiseAbs().maxCoeff() > kAsWritten * largest)
     refuse("a symmetric matrix", "another one");
   const Eigen::LDLT<Matrix> ldlt(c);
-  Eigen::VectorXd pivots = ldlt.vectorD();
+  const Eigen::VectorXd pivots = ldlt.vectorD();
   const double rounding = static_cast<double>(n) * std::numeric_limits<double>::epsilon() * largest;
   if (pivots.minCoeff() < -std::max(kAsWritten * largest, rounding))
     refuse("eigenvalues of 0 and more", "negative ones");
-  for (double& pivot : pivots) pivot = pivot > rounding ? std::sqrt(pivot) : 0;
-  return ldlt.transpositionsP().transpose() * (Matrix(ldlt.matrixL()) * pivots.asDiagonal());
+  std::vector<Eigen::Index> kept;
+  for (Eigen::Index i = 0; i < n; ++i) {
+    if (pivots[i] > rounding) kept.push_back(i);
+  }
+  const Matrix lower = ldlt.matrixL();
+  return ldlt.transpositionsP().transpose() *
+         Matrix(lower(Eigen::all, kept) * pivots(kept).cwiseSqrt().asDiagonal());
 }
 
 }  // namespace
@@ -75,6 +80,7 @@ double frechet_distance(const Moments& a, const Moments& b) {
   }
   if (n == 0) return 0;
   const Matrix crossed = factor_of(a.covariance).transpose() * factor_of(b.covariance);
+  if (crossed.size() == 0) return distance;
   const Eigen::BDCSVD<Matrix> svd(crossed);
   return distance - 2 * svd.singularValues().sum();
 }
