@@ -121,7 +121,7 @@ awk 'NR == FNR { line[NR] = $0; next } { same += line[FNR] == $0 } END { printf 
 
         def table(checkpoints):
             return self.quality("--bleu", checkpoints, "--data", "pairs.tsv", "--configs", "base.yaml", "one.yaml", "--out", "out",
-                                settings=("train.steps=600", "model.dropout=0"), scripts=self.folder)
+                                settings=("train.steps=300", "checkpoint.every=20", "eval.every=100", "optim.learning_rate=0.01", "model.dropout=0"), scripts=self.folder)
 
         head, _, base, one = table(2)
         self.assertEqual(head[4:], ["BLEU, mean", "to the first"])
