@@ -4,15 +4,15 @@ import json
 import math
 import os
 import pathlib
-import subprocess
 import sys
 import types
 
 import support
 
 ROOT = pathlib.Path(os.environ["MOH_SOURCE_DIR"])
-sys.path.insert(0, str(ROOT / "scripts"))
+sys.path[:0] = [str(ROOT / "scripts"), str(ROOT / "tests/support")]
 
+from forked_scripts import ForkedScripts
 from reproduction import equal_compute, head_forms, moh
 
 CONFIG, VISION = ROOT / "configs/heads/language.yaml", ROOT / "configs/heads/vision.yaml"
@@ -102,14 +102,18 @@ class Lengths(support.MohTest):
 
 
 class Table(support.MohTest):
+    @classmethod
+    def setUpClass(cls):
+        matplotlib = "try:\n    import matplotlib\n    matplotlib.use('Agg')\n    import matplotlib.pyplot\nexcept ImportError:\n    pass"
+        cls.forked = cls.enterClassContext(ForkedScripts(matplotlib))
+
     def reproduce(self, *further, code=0, config=CONFIG):
         calls = self.folder / "calls.txt"
         text = self.write("text.txt", "Two households, both alike in dignity, " * 200)
         stand_in = pathlib.Path(__file__).with_name("moh_stand_in.py")
         data = ["--data", text] if config == CONFIG else []
-        command = [sys.executable, "-B", ROOT / "scripts/reproduce.py", "heads_at_equal_compute", "--config", config, *data, "--seeds", "1,2", "--rows", "MoH, 50%", "--moh", stand_in, "--out", self.folder / "out", *further]
-        result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=support.TIMEOUT_SECONDS,
-                                env={**os.environ, "STAND_IN_CALLS": str(calls)})
+        command = [ROOT / "scripts/reproduce.py", "heads_at_equal_compute", "--config", config, *data, "--seeds", "1,2", "--rows", "MoH, 50%", "--moh", stand_in, "--out", self.folder / "out", *further]
+        result = self.forked.run(*command, cwd=ROOT, env={**os.environ, "STAND_IN_CALLS": str(calls)})
         if "has no matplotlib" in result.stderr:
             self.skipTest(result.stderr)
         self.assertEqual(result.returncode, code, result.stdout + result.stderr)

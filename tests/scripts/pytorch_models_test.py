@@ -24,6 +24,7 @@ WORKER = SOURCE / "scripts" / "pytorch_bench" / "worker.py"
 MOH = os.environ.get("MOH_BINARY", "moh")
 
 import torch  # noqa: E402
+from forked_scripts import ForkedScripts  # noqa: E402
 
 sys.path[:0] = [str(SOURCE / "scripts"), str(SOURCE / "scripts" / "pytorch_bench")]
 from pytorch_bench import cases, isa, measure  # noqa: E402
@@ -345,46 +346,22 @@ class OptimizerTest(unittest.TestCase):
             torch.testing.assert_close(free.weight, wide.weight, rtol=0, atol=0)
 
 
-# A worker that has imported PyTorch, with what its optimisers import when they are used, and forks for each job that comes, a line each:
-# the imports, and the end of a process that has them, take longer than the jobs.
-FORKING_WORKER = """
-import json, os, sys
-import torch._dynamo
-import worker
-
-for line in sys.stdin:
-    child = os.fork()
-    if child == 0:
-        sys.argv[1:] = [line]
-        code = 0
-        try:
-            worker.main()
-        except SystemExit as end:
-            code = end.code
-        os._exit(code)
-    status = os.waitpid(child, 0)[1]
-    print(json.dumps({"code": os.waitstatus_to_exitcode(status)}), flush=True)
-"""
+# What the worker imports, and what PyTorch's optimisers import when they are used.
+WORKER_IMPORTS = "import torch._dynamo, diffusion, models, routing, vision"
 
 
 class WorkerTest(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        cls.forking = cls.enterClassContext(subprocess.Popen([sys.executable, "-B", "-c", FORKING_WORKER], text=True, cwd=WORKER.parent,
-                                                             stdin=subprocess.PIPE, stdout=subprocess.PIPE))
+        cls.forked = cls.enterClassContext(ForkedScripts(WORKER_IMPORTS, [WORKER.parent]))
 
     def job(self, settings):
         return json.dumps({"threads": 1, "warmups": 1, "repeats": 2, "device": "cpu", "dtype": "f32", **settings})
 
     def work(self, job):
         """The exit code, and what is printed."""
-        print(self.job(job), file=self.forking.stdin, flush=True)
-        records = []
-        for line in self.forking.stdout:
-            records += measure.json_objects(line)
-            if records and "code" in records[-1]:
-                return records.pop()["code"], records
-        self.fail("the worker ended")
+        done = self.forked.run(WORKER, self.job(job))
+        return done.returncode, measure.json_objects(done.stdout)
 
     def work_alone(self, job):
         """In a process of its own, as bench_pytorch.py starts it: for what the import of PyTorch decides."""
