@@ -21,7 +21,7 @@ sys.path.insert(0, str(SOURCE / "scripts"))
 import make_wheel
 
 C_LIBRARY = {"libc.so.6", "libm.so.6", "ld-linux-x86-64.so.2"}
-SHORT = ("train.steps=2", "sample.tokens=5", "eval.every=0")
+SHORT = ("train.steps=2", "train.batch_size=2", "sample.tokens=5", "eval.every=0", "eval.max_tokens=512")
 
 
 def run(*command, code=0, **options):
