@@ -1,6 +1,7 @@
 """Latents as a user meets them: from a folder of pictures to shards, from shards to a model, from the model to pictures."""
 
 import argparse
+import array
 import json
 import math
 import os
@@ -167,7 +168,8 @@ class Latents(support.MohTest):
         routers = {name for name in found if name not in weights}
         self.assertTrue(routers and all(".attn.w" in name for name in routers), routers)
         for name, values in weights.items():
-            self.assertLess(max(abs(a - b) for a, b in zip(found[name], values)), 1e-6, name)
+            if found[name].tobytes() != array.array("f", values).tobytes():  # of 33 million numbers few, if any, have other bits
+                self.assertLess(max(abs(a - b) for a, b in zip(found[name], values, strict=True)), 1e-6, name)
         for checkpoint in "DiT-S-2.pt", "run":
             self.moh("sample", "--checkpoint", checkpoint, "--autoencoder", AUTOENCODER, "--steps", "2", "-n", "1", "--out", checkpoint + "_drawn")
 
