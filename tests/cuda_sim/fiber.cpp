@@ -5,7 +5,6 @@
 
 #include <cstdint>
 #include <system_error>
-#include <utility>
 
 #if defined(__SANITIZE_ADDRESS__)
 #include <sanitizer/asan_interface.h>
@@ -79,15 +78,45 @@ namespace moh::sim {
 
 namespace {
 
-thread_local Fiber* running = nullptr;
+constexpr std::size_t kStackBytes = std::size_t{128} << 10;
+
+/// The caller of enter(). One for all host threads: a fiber may go on in another one than it left.
+struct Host {
+  void* stack_pointer = nullptr;
+#if defined(__SANITIZE_ADDRESS__)
+  bool left = false;
+  void* fake_stack = nullptr;
+  const void* stack = nullptr;
+  std::size_t stack_bytes = 0;
+#endif
+};
+Host host;
+Fiber* running = nullptr;  // where its object was when it was switched to
 
 std::size_t page_bytes() {
   return static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
 }
 
+/// The end of a stack's memory, where its body is noted.
+void (**body_of(std::byte* stack))() {
+  return reinterpret_cast<void (**)()>(stack + kStackBytes) - 1;
+}
+
+/// The distance of a stack's first frame from the end of its memory. With one for all, the frames of a
+/// block's threads would share a few sets of the processor's first cache.
+std::size_t next_distance() {
+  constexpr std::size_t kLineBytes = 64, kSets = 64, kStep = 5;
+  static std::size_t stacks = 0;
+  return (1 + stacks++ * kStep % kSets) * kLineBytes;
+}
+
 }  // namespace
 
-Fiber::Fiber() {
+Fiber::~Fiber() {
+  if (has_stack()) munmap(stack_ - page_bytes(), page_bytes() + kStackBytes);
+}
+
+void Fiber::make_stack() {
   void* memory = mmap(nullptr, page_bytes() + kStackBytes, PROT_READ | PROT_WRITE,
                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (memory == MAP_FAILED || mprotect(memory, page_bytes(), PROT_NONE) != 0)
@@ -95,19 +124,14 @@ Fiber::Fiber() {
   stack_ = static_cast<std::byte*>(memory) + page_bytes();
 }
 
-Fiber::~Fiber() {
-  munmap(stack_ - page_bytes(), page_bytes() + kStackBytes);
-}
-
-void Fiber::start(std::function<void()> body) {
-  body_ = std::move(body);
-  done_ = false;
-  fake_stack_ = nullptr;
+void Fiber::start(void (*body)()) {
 #if defined(__SANITIZE_ADDRESS__)
+  fake_stack_ = nullptr;
   __asan_unpoison_memory_region(stack_, kStackBytes);  // of a body that was dropped
 #endif
+  *body_of(stack_) = body;
   // The switch finds on the stack: saved registers, and main() as the place to return to.
-  void** top = reinterpret_cast<void**>(stack_ + kStackBytes);
+  void** top = reinterpret_cast<void**>(stack_ + kStackBytes - next_distance());
 #if defined(__x86_64__)
   constexpr int kRegisters = 6;
   *--top = nullptr;  // main's own return address; it also aligns the stack as a call would
@@ -122,47 +146,50 @@ void Fiber::start(std::function<void()> body) {
   stack_pointer_ = top;
 }
 
-bool Fiber::resume() {
-  if (done_) return false;
-  Fiber* const outer = std::exchange(running, this);
-  switch_in();
-  running = outer;
-  return !done_;
-}
-
-void Fiber::yield() {
-  running->switch_out(/*for_good=*/false);
-}
-
-void Fiber::switch_in() {
+void Fiber::enter() {
+  running = this;
 #if defined(__SANITIZE_ADDRESS__)
-  void* caller_fake_stack = nullptr;
-  __sanitizer_start_switch_fiber(&caller_fake_stack, stack_, kStackBytes);
+  host.left = true;
+  __sanitizer_start_switch_fiber(&host.fake_stack, stack_, kStackBytes);
 #endif
-  moh_sim_switch_stack(&caller_stack_pointer_, stack_pointer_);
+  moh_sim_switch_stack(&host.stack_pointer, stack_pointer_);
 #if defined(__SANITIZE_ADDRESS__)
-  __sanitizer_finish_switch_fiber(caller_fake_stack, nullptr, nullptr);
+  __sanitizer_finish_switch_fiber(host.fake_stack, nullptr, nullptr);
 #endif
 }
 
-void Fiber::switch_out([[maybe_unused]] bool for_good) {
+void Fiber::switch_to(Fiber& next) {
+  running = &next;
 #if defined(__SANITIZE_ADDRESS__)
-  __sanitizer_start_switch_fiber(for_good ? nullptr : &fake_stack_, caller_stack_, caller_stack_bytes_);
+  __sanitizer_start_switch_fiber(&fake_stack_, next.stack_, kStackBytes);
 #endif
-  moh_sim_switch_stack(&stack_pointer_, caller_stack_pointer_);
+  moh_sim_switch_stack(&stack_pointer_, next.stack_pointer_);
+  arrive();
+}
+
+void Fiber::leave() {
 #if defined(__SANITIZE_ADDRESS__)
-  __sanitizer_finish_switch_fiber(fake_stack_, &caller_stack_, &caller_stack_bytes_);
+  __sanitizer_start_switch_fiber(&fake_stack_, host.stack, host.stack_bytes);
+#endif
+  moh_sim_switch_stack(&stack_pointer_, host.stack_pointer);
+  arrive();
+}
+
+/// Follows a switch to a fiber, which by now may have another object than when it was left.
+void Fiber::arrive() {
+#if defined(__SANITIZE_ADDRESS__)
+  const void* stack = nullptr;
+  std::size_t stack_bytes = 0;
+  __sanitizer_finish_switch_fiber(running->fake_stack_, &stack, &stack_bytes);
+  if (!std::exchange(host.left, false)) return;
+  host.stack = stack;
+  host.stack_bytes = stack_bytes;
 #endif
 }
 
 void Fiber::main() {
-  Fiber& self = *running;
-#if defined(__SANITIZE_ADDRESS__)
-  __sanitizer_finish_switch_fiber(nullptr, &self.caller_stack_, &self.caller_stack_bytes_);
-#endif
-  self.body_();
-  self.done_ = true;
-  self.switch_out(/*for_good=*/true);
+  arrive();
+  (*body_of(running->stack_))();
 }
 
 }  // namespace moh::sim

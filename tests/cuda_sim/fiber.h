@@ -1,42 +1,58 @@
 #pragma once
 
 #include <cstddef>
-#include <functional>
+#include <utility>
 
 namespace moh::sim {
 
-/// A function with a stack of its own, which runs until it yields and goes on where it left off: one thread
-/// of a simulated block. Fibers of one host thread take turns; they are never run by two host threads.
+/// A function with a stack of its own, which goes on where it left off: the threads of a simulated block run
+/// on such. Fibers take turns, on one host thread at a time. An object is small, and is moved even while its
+/// fiber runs; one that was moved from has no stack, as one that begins.
 class Fiber {
  public:
-  Fiber();
+  Fiber() = default;
   ~Fiber();
-  Fiber(const Fiber&) = delete;
-  Fiber& operator=(const Fiber&) = delete;
+  Fiber(Fiber&& other) noexcept { swap(other); }
+  Fiber& operator=(Fiber&& other) noexcept {
+    swap(other);
+    return *this;
+  }
 
-  /// Makes `body` what the next resume() begins. A body that has not ended is dropped where it stands,
-  /// without its destructors.
-  void start(std::function<void()> body);
-  /// Runs the body until it yields or returns; false once it has returned. The body must not throw.
-  bool resume();
-  /// Back to the caller of resume(); called by the running body.
-  static void yield();
+  bool has_stack() const { return stack_ != nullptr; }
+  void make_stack();
+  /// Makes `body`, which must neither return nor throw, what the next switch to the fiber begins. A body that
+  /// it has begun is dropped where it stands, without its destructors.
+  void start(void (*body)());
+  /// Runs the fiber, and those that it switches to, until one of them leaves.
+  void enter();
+  /// From this fiber, which runs, to another one.
+  void switch_to(Fiber& next);
+  /// From this fiber, which runs, back to the caller of enter().
+  void leave();
+  /// Has the processor fetch what a switch to the fiber reads.
+  void prefetch() const {
+    if (!has_stack()) return;
+    constexpr int kLineBytes = 64, kLines = 4;
+    for (int i = 0; i < kLines; ++i)
+      __builtin_prefetch(static_cast<const std::byte*>(stack_pointer_) + i * kLineBytes);
+  }
 
  private:
   static void main();
-  void switch_in();
-  void switch_out(bool for_good);
+  static void arrive();
+  void swap(Fiber& other) noexcept {
+    std::swap(stack_pointer_, other.stack_pointer_);
+    std::swap(stack_, other.stack_);
+#if defined(__SANITIZE_ADDRESS__)
+    std::swap(fake_stack_, other.fake_stack_);
+#endif
+  }
 
-  static constexpr std::size_t kStackBytes = std::size_t{128} << 10;
-  std::byte* stack_ = nullptr;  // kStackBytes above a page that may not be touched
   void* stack_pointer_ = nullptr;
-  void* caller_stack_pointer_ = nullptr;
-  std::function<void()> body_;
-  bool done_ = true;
-  // State for AddressSanitizer's notes of the switches.
+  std::byte* stack_ = nullptr;  // above a page that may not be touched
+#if defined(__SANITIZE_ADDRESS__)
   void* fake_stack_ = nullptr;
-  const void* caller_stack_ = nullptr;
-  std::size_t caller_stack_bytes_ = 0;
+#endif
 };
 
 }  // namespace moh::sim

@@ -10,6 +10,8 @@
 #include <string_view>
 #include <utility>
 
+#include "tests/cuda_sim/fiber.h"
+#include "tests/cuda_sim/ready_threads.h"
 #include "tests/cuda_sim/shared_memory_log.h"
 
 #if defined(__SANITIZE_ADDRESS__)
@@ -22,8 +24,6 @@ namespace {
 
 constexpr std::size_t kMostSharedBytes = 232448;  // 227 KiB: a block of sm_90
 constexpr int kSeveralBlocks = 3;
-
-Freedom current_freedom;
 
 /// GCC 12 warns of overlapping copies where strings are added up (its bug 105651).
 std::string join(std::initializer_list<std::string_view> parts) {
@@ -40,12 +40,6 @@ std::string text(const std::source_location& where) {
   return join({where.file_name(), ":", std::to_string(where.line())});
 }
 
-/// Fibers are expensive to make; the next launch takes them over.
-std::vector<std::unique_ptr<Fiber>>& spare_fibers() {
-  static std::vector<std::unique_ptr<Fiber>> fibers;
-  return fibers;
-}
-
 /// Takes a thread back to the beginning of its stack.
 struct ThreadFault : std::runtime_error {
   using std::runtime_error::runtime_error;
@@ -54,41 +48,109 @@ struct ThreadFault : std::runtime_error {
 /// A launch in progress.
 struct Run {
   const char* kernel_name;
-  Dim3 grid;
-  Thread* current = nullptr;
-  std::deque<Thread*> ready;
-  std::mt19937_64 random{current_freedom.seed};
+  FunctionRef<void()> kernel;
+  ReadyThreads ready;
+  std::uint64_t random = freedom().seed;
   std::optional<std::string> failure;
   std::size_t idle_spins = 0;
 
+  /// Null when no thread can go on.
   Thread* take_ready() {
-    if (current_freedom.order == ThreadOrder::kRandom)
-      std::swap(ready.front(),
-                ready[std::uniform_int_distribution<std::size_t>(0, ready.size() - 1)(random)]);
-    Thread* const next = ready.front();
-    ready.pop_front();
+    if (ready.empty()) return nullptr;
+    if (freedom().order == ThreadOrder::kRandom) ready.shuffle_front(random);
+    Thread* const next = ready.pop_front();
+    if (!ready.empty()) {
+      ready.peek(0)->fiber.prefetch();
+      __builtin_prefetch(ready.peek(1));
+    }
     return next;
   }
 };
 
 Run* run = nullptr;
 
+void run_threads();
+
+/// Fibers that run no thread: they are expensive to make.
+std::vector<Fiber>& spare_fibers() {
+  static std::vector<Fiber> fibers;
+  return fibers;
+}
+
+void give_fiber(Thread& thread) {
+  auto& spare = spare_fibers();
+  if (spare.empty()) {
+    thread.fiber.make_stack();
+    thread.fiber.start(run_threads);
+  } else {
+    thread.fiber = std::move(spare.back());
+    spare.pop_back();
+  }
+}
+
+/// Makes `thread` the one that runs, once its fiber does.
+Fiber& fiber_of(Thread& thread) {
+  current_launch.thread = &thread;
+  if (!thread.fiber.has_stack()) give_fiber(thread);
+  return thread.fiber;
+}
+
+/// What a fiber does when its thread has ended: another thread, which it begins, or nothing before it is
+/// given one. The host looks after a block that has ended.
+void after_thread(Thread& ended) {
+  Thread* const next = run->failure || ended.block->done() ? nullptr : run->take_ready();
+  if (next != nullptr && !next->fiber.has_stack()) {
+    next->fiber = std::move(ended.fiber);
+    current_launch.thread = next;
+    return;
+  }
+  spare_fibers().push_back(std::move(ended.fiber));
+  Fiber& own = spare_fibers().back();
+  if (next == nullptr) {
+    own.leave();
+  } else {
+    own.switch_to(fiber_of(*next));
+  }
+}
+
+/// What every fiber does: one thread after the other, which is begun by a switch to a spare fiber.
+void run_threads() {
+  for (;;) {
+    Thread& self = this_thread();
+    try {
+      run->kernel();
+    } catch (const ThreadFault& fault) {  // an exception must not leave its stack
+      run->failure = fault.what();
+    }
+    self.done = true;
+    note_progress();
+    self.block->thread_ended();
+    after_thread(self);
+  }
+}
+
 void wait_here(const char* what, const std::source_location& where) {
-  Thread& self = *run->current;
+  Thread& self = this_thread();
   self.waits_at = what;
   self.where = where;
-  Fiber::yield();
+  Thread* const next = run->take_ready();
+  if (next == nullptr) {
+    self.fiber.leave();
+  } else if (next != &self) {
+    self.fiber.switch_to(fiber_of(*next));
+  }
 }
 
 void wake(Thread* thread) {
   thread->waits_at = nullptr;
-  if (current_freedom.order == ThreadOrder::kWarpAhead)
+  if (freedom().order == ThreadOrder::kWarpAhead)
     run->ready.push_front(thread);
   else
     run->ready.push_back(thread);
 }
 
 Dim3 index_of(std::size_t number, const Dim3& dims) {
+  if (number < dims.x) return {static_cast<unsigned>(number), 0, 0};  // without divisions
   return {static_cast<unsigned>(number % dims.x), static_cast<unsigned>(number / dims.x % dims.y),
           static_cast<unsigned>(number / dims.x / dims.y)};
 }
@@ -151,12 +213,13 @@ std::size_t most_shared_bytes(const std::string& kernel) {
   return shared_bytes_by_kernel()[kernel];
 }
 
-FreedomScope::FreedomScope(const Freedom& freedom) : previous_(std::exchange(current_freedom, freedom)) {}
+FreedomScope::FreedomScope(const Freedom& freedom)
+    : previous_(std::exchange(current_launch.freedom, freedom)) {}
 FreedomScope::~FreedomScope() {
-  current_freedom = previous_;
+  current_launch.freedom = previous_;
 }
 
-Block::Block(Dim3 block_index, Dim3 threads, std::size_t shared_bytes, const std::function<void()>& kernel)
+Block::Block(Dim3 block_index, Dim3 threads, std::size_t shared_bytes)
     : index(block_index),
       dims(threads),
       shared_bytes_(shared_bytes),
@@ -175,23 +238,16 @@ Block::Block(Dim3 block_index, Dim3 threads, std::size_t shared_bytes, const std
     thread.block = this;
     thread.number = i;
     thread.index = index_of(i, dims);
-    auto& spare = spare_fibers();
-    if (spare.empty()) spare.push_back(std::make_unique<Fiber>());
-    thread.fiber = std::move(spare.back());
-    spare.pop_back();
-    thread.fiber->start([&kernel] {
-      try {
-        kernel();
-      } catch (const ThreadFault& fault) {  // an exception must not leave its stack
-        run->failure = fault.what();
-      }
-    });
     run->ready.push_back(&thread);
   }
 }
 
 Block::~Block() {
-  for (Thread& thread : threads_) spare_fibers().push_back(std::move(thread.fiber));
+  for (Thread& thread : threads_) {
+    if (!thread.fiber.has_stack()) continue;
+    thread.fiber.start(run_threads);  // not where the thread stands
+    spare_fibers().push_back(std::move(thread.fiber));
+  }
 #if defined(__SANITIZE_ADDRESS__)
   __asan_unpoison_memory_region(shared_, shared_bytes_ + kGuardBytes);
 #endif
@@ -208,40 +264,45 @@ void Block::check_shared() const {
 #endif
 }
 
+void Block::refuse_other_places(const WarpMeeting& meeting, const char* what,
+                                const std::source_location& where) {
+  fault(join({"lanes of a warp are at different places: ", meeting.what, " at ", text(meeting.where), " and ",
+              what}),
+        where);
+}
+
 void Block::meet_in_warp(const char* what, void* operand, const std::source_location& where,
-                         const std::function<void(Operands&)>& complete) {
-  Thread& self = *run->current;
-  Meeting& meeting = warps_[self.warp()];
+                         FunctionRef<void(Operands&)> complete) {
+  Thread& self = this_thread();
+  WarpMeeting& meeting = warps_[self.warp()];
   if (meeting.arrived == 0) {
     meeting.what = what;
     meeting.where = where;
   } else if (meeting.what != what || meeting.where.line() != where.line()) {
-    fault(join({"lanes of a warp are at different places: ", meeting.what, " at ", text(meeting.where),
-                " and ", what}),
-          where);
+    refuse_other_places(meeting, what, where);
   }
   meeting.operands[self.lane()] = operand;
-  if (++meeting.arrived < 32) {
-    meeting.waiting.push_back(&self);
-    return wait_here(what, where);
-  }
+  meeting.waiting[meeting.arrived++] = &self;
+  if (meeting.arrived < 32) return wait_here(what, where);
   complete(meeting.operands);
   meeting.arrived = 0;
-  for (Thread* thread : std::exchange(meeting.waiting, {})) wake(thread);
+  for (Thread* thread : meeting.waiting) {
+    if (thread != &self) wake(thread);
+  }
   note_progress();
 }
 
 void Block::meet_at_barrier(const char* what, int id, unsigned count, const std::source_location& where) {
-  Meeting& meeting = barriers_[static_cast<std::size_t>(id)];
-  if (id == 0 && meeting.arrived > 0 && meeting.where.line() != where.line())
-    fault(join({"threads of a block are at different barriers: ", text(meeting.where), " and this"}), where);
-  meeting.where = where;
-  if (++meeting.arrived < count) {
-    meeting.waiting.push_back(run->current);
+  Barrier& barrier = barriers_[static_cast<std::size_t>(id)];
+  if (id == 0 && !barrier.waiting.empty() && barrier.where.line() != where.line())
+    fault(join({"threads of a block are at different barriers: ", text(barrier.where), " and this"}), where);
+  barrier.where = where;
+  if (barrier.waiting.size() + 1 < count) {
+    barrier.waiting.push_back(&this_thread());
     return wait_here(what, where);
   }
-  meeting.arrived = 0;
-  for (Thread* thread : std::exchange(meeting.waiting, {})) wake(thread);
+  for (Thread* thread : barrier.waiting) wake(thread);
+  barrier.waiting.clear();
   note_progress();
 }
 
@@ -251,49 +312,35 @@ bool computes() {
 }
 
 void run_grid(const char* kernel_name, Dim3 grid, Dim3 threads, std::size_t shared_bytes,
-              const std::function<void()>& kernel) {
-  Run own{kernel_name, grid};
-  struct Restore {
-    Run* outer = run;
-    ~Restore() { run = outer; }
-  } restore;
+              FunctionRef<void()> kernel) {
+  const std::size_t resident = freedom().order == ThreadOrder::kInTurn ? 1 : kSeveralBlocks;
+  Run own{kernel_name, kernel, ReadyThreads(resident * threads.count())};
+  struct End {
+    ~End() {
+      run = nullptr;
+      current_launch.thread = nullptr;
+    }
+  } end;
   run = &own;
+  current_launch.grid = grid;
   check_limits(grid, threads, shared_bytes);
   std::size_t& most = shared_bytes_by_kernel()[kernel_name];
   most = std::max(most, shared_bytes);
   if (!computes()) return;
-  const std::size_t resident = current_freedom.order == ThreadOrder::kInTurn ? 1 : kSeveralBlocks;
   std::vector<std::unique_ptr<Block>> blocks;
   std::size_t started = 0;
   while (started < grid.count() || !blocks.empty()) {
     while (blocks.size() < resident && started < grid.count())
-      blocks.push_back(std::make_unique<Block>(index_of(started++, grid), threads, shared_bytes, kernel));
-    if (own.ready.empty()) report_deadlock(blocks);
-    Thread& next = *own.take_ready();
-    own.current = &next;
-    next.done = !next.fiber->resume();
+      blocks.push_back(std::make_unique<Block>(index_of(started++, grid), threads, shared_bytes));
+    Thread* const next = own.take_ready();
+    if (next == nullptr) report_deadlock(blocks);
+    fiber_of(*next).enter();
     if (own.failure) throw_fault(*own.failure);
-    if (!next.done) continue;
-    note_progress();
-    Block* const block = next.block;  // `next` goes with it
-    block->thread_ended();
-    if (!block->done()) continue;
-    block->check_shared();
-    std::erase_if(blocks, [&](const auto& one) { return one.get() == block; });
+    std::erase_if(blocks, [](const auto& block) {
+      if (block->done()) block->check_shared();
+      return block->done();
+    });
   }
-}
-
-Thread& this_thread() {
-  return *run->current;
-}
-Dim3 grid_dims() {
-  return run->grid;
-}
-const Freedom& freedom() {
-  return current_freedom;
-}
-bool in_kernel() {
-  return run != nullptr;
 }
 
 void note_progress() {
@@ -303,13 +350,14 @@ void note_progress() {
 void spin(const std::source_location& where) {
   constexpr std::size_t kEndless = 1 << 20;
   if (++run->idle_spins > kEndless) fault("threads wait for what no thread does", where);
-  run->ready.push_back(run->current);
+  Thread& self = this_thread();
+  run->ready.push_back(&self);
   wait_here("spin", where);
-  run->current->waits_at = nullptr;
+  self.waits_at = nullptr;
 }
 
 void fault(const std::string& what, const std::source_location& where) {
-  throw ThreadFault(join({name_of(*run->current), ": ", what, " at ", text(where)}));
+  throw ThreadFault(join({name_of(this_thread()), ": ", what, " at ", text(where)}));
 }
 
 }  // namespace moh::sim

@@ -3,16 +3,15 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <deque>
-#include <functional>
 #include <memory>
-#include <random>
 #include <source_location>
 #include <stdexcept>
 #include <string>
 #include <vector>
 
+#include "core/function_ref.h"
 #include "tests/cuda_sim/fiber.h"
+#include "tests/cuda_sim/late_copies.h"
 
 namespace moh::sim {
 
@@ -34,7 +33,7 @@ struct Freedom {
   bool late_copies =
       false;  ///< asynchronous copies happen when they are waited for, not when they are issued
   ThreadOrder order = ThreadOrder::kInTurn;
-  std::uint64_t seed = 1;
+  std::uint64_t seed = 1;  ///< not 0
 };
 
 /// The ways in which tests run each kernel.
@@ -68,17 +67,16 @@ struct KernelFault : std::runtime_error {
 
 class Block;
 
-/// A thread of a block, and where it waits.
-struct Thread {
-  std::unique_ptr<Fiber> fiber;
+/// A thread of a block, and where it waits. A switch touches its first line of the cache alone.
+struct alignas(64) Thread {
+  Fiber fiber;  ///< from its beginning to its end
   Block* block = nullptr;
   unsigned number = 0;  ///< x first, then y, then z
   Dim3 index;
   const char* waits_at = nullptr;  ///< "sync_block", or null while it may run
   std::source_location where;
   bool done = false;
-  std::vector<std::function<void()>> open_copies;
-  std::deque<std::vector<std::function<void()>>> copy_groups;
+  LateCopies copies;
 
   unsigned lane() const { return number % 32; }
   unsigned warp() const { return number / 32; }
@@ -87,7 +85,7 @@ struct Thread {
 /// A block of threads with its shared memory, which begins as NaN.
 class Block {
  public:
-  Block(Dim3 index, Dim3 threads, std::size_t shared_bytes, const std::function<void()>& kernel);
+  Block(Dim3 index, Dim3 threads, std::size_t shared_bytes);
   ~Block();
   Block(const Block&) = delete;
   Block& operator=(const Block&) = delete;
@@ -103,7 +101,7 @@ class Block {
   /// complete(operands), one operand per lane.
   using Operands = std::array<void*, 32>;
   void meet_in_warp(const char* what, void* operand, const std::source_location& where,
-                    const std::function<void(Operands&)>& complete);
+                    FunctionRef<void(Operands&)> complete);
   /// Waits until `count` threads are at barrier `id`. Barrier 0 is the whole block's, who all must wait at
   /// the same place.
   void meet_at_barrier(const char* what, int id, unsigned count, const std::source_location& where);
@@ -111,21 +109,28 @@ class Block {
   void check_shared() const;
 
  private:
-  struct Meeting {
+  struct WarpMeeting {
     unsigned arrived = 0;
     const char* what = nullptr;
     std::source_location where;
-    Operands operands{};
+    Operands operands;
+    std::array<Thread*, 32> waiting;  // the first `arrived`, in this order
+  };
+  struct Barrier {
+    std::source_location where;
     std::vector<Thread*> waiting;
   };
+  [[noreturn]] [[gnu::cold]] static void refuse_other_places(const WarpMeeting& meeting, const char* what,
+                                                             const std::source_location& where);
+
   static constexpr std::size_t kGuardBytes = 128;
 
   std::byte* shared_;
   std::size_t shared_bytes_;
   std::vector<Thread> threads_;
   std::size_t running_;
-  std::vector<Meeting> warps_;
-  std::array<Meeting, 16> barriers_;
+  std::vector<WarpMeeting> warps_;
+  std::array<Barrier, 16> barriers_;
 };
 
 /// Whether kernels and products are computed, or, with MOH_SIM_COMPUTES=0, launched alone: numbers are NaN
@@ -135,14 +140,26 @@ bool computes();
 
 /// Runs a kernel over a grid. Throws KernelFault.
 void run_grid(const char* kernel_name, Dim3 grid, Dim3 threads, std::size_t shared_bytes,
-              const std::function<void()>& kernel);
+              FunctionRef<void()> kernel);
+
+/// The launch in progress, as kernels see it.
+struct CurrentLaunch {
+  Thread* thread = nullptr;  ///< that runs now
+  Dim3 grid;
+  Freedom freedom;  ///< of the next launch, when there is none
+};
+inline CurrentLaunch current_launch;
 
 /// The thread that runs now, and its grid's size and freedom. Only inside a kernel.
-Thread& this_thread();
-Dim3 grid_dims();
-const Freedom& freedom();
-/// Whether a kernel runs.
-bool in_kernel();
+inline Thread& this_thread() {
+  return *current_launch.thread;
+}
+inline Dim3 grid_dims() {
+  return current_launch.grid;
+}
+inline const Freedom& freedom() {
+  return current_launch.freedom;
+}
 
 /// Lets other threads run; for loops that wait for another block.
 void spin(const std::source_location& where);
