@@ -1,4 +1,6 @@
+#include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <numeric>
 #include <vector>
 
@@ -20,39 +22,61 @@ float get(const cublasLtMatrixLayoutOpaque_t& layout, const void* from, std::int
 }
 
 /// A factor of a product as `lines` vectors of length `depth`: the rows of the first, the columns of the
-/// second.
+/// second. They lie in panels of kLines, element by element; the last one ends with zeros.
 struct Factor {
   Factor(const cublasLtMatrixLayoutOpaque_t& layout, const void* from, bool lines_are_columns, bool tf32)
-      : depth(lines_are_columns ? layout.rows : layout.columns) {
-    const std::int64_t lines = lines_are_columns ? layout.columns : layout.rows;
+      : depth(lines_are_columns ? layout.rows : layout.columns),
+        lines(lines_are_columns ? layout.columns : layout.rows),
+        values(static_cast<std::size_t>((lines + kLines - 1) / kLines * kLines * depth)) {
     for (std::int64_t line = 0; line < lines; ++line) {
       for (std::int64_t k = 0; k < depth; ++k) {
         const float value =
             get(layout, from, lines_are_columns ? k + line * layout.stride : line + k * layout.stride);
-        values.push_back(tf32 ? rounded_to_tf32(value) : value);
+        values[static_cast<std::size_t>(place(line, k))] = tf32 ? rounded_to_tf32(value) : value;
       }
     }
   }
-  const float* line(std::int64_t i) const { return values.data() + i * depth; }
+  std::int64_t place(std::int64_t line, std::int64_t k) const {
+    return (line / kLines * depth + k) * kLines + line % kLines;
+  }
+  const float* panel(std::int64_t first_line) const { return values.data() + place(first_line, 0); }
+  std::vector<float> line(std::int64_t i) const {
+    std::vector<float> elements(static_cast<std::size_t>(depth));
+    for (std::int64_t k = 0; k < depth; ++k)
+      elements[static_cast<std::size_t>(k)] = values[static_cast<std::size_t>(place(i, k))];
+    return elements;
+  }
 
-  std::int64_t depth;
+  static constexpr std::int64_t kLines = 16;
+  std::int64_t depth, lines;
   std::vector<float> values;
 };
 
-/// a[begin] b[begin] + a[begin + step] b[begin + step] + ..., in this order.
-float sum_of(const float* a, const float* b, std::int64_t begin, std::int64_t end, std::int64_t step) {
-  float sum = 0;
-  for (std::int64_t k = begin; k < end; k += step) sum += a[k] * b[k];
-  return sum;
+/// A number for each line of a panel, which the compiler computes at once.
+using Sums = float __attribute__((vector_size(sizeof(float) * Factor::kLines)));
+
+/// Adds a[begin] b[begin] + a[begin + step] b[begin + step] + ..., summed in this order, for each line a of a
+/// panel.
+void add_sums(Sums& to, const float* panel, const float* b, std::int64_t begin, std::int64_t end,
+              std::int64_t step) {
+  Sums sums{};
+  for (std::int64_t k = begin; k < end; k += step) {
+    Sums elements;
+    std::memcpy(&elements, panel + k * Factor::kLines, sizeof elements);
+    sums += elements * b[k];
+  }
+  to += sums;
 }
 
-float dot(const Algorithm& algorithm, const float* a, const float* b, std::int64_t depth) {
-  if (algorithm.id() == 12) return sum_of(a, b, 0, depth, 2) + sum_of(a, b, 1, depth, 2);
+void dot(const Algorithm& algorithm, Sums& sums, const float* panel, const float* b, std::int64_t depth) {
+  sums = Sums{};
+  if (algorithm.id() == 12) {
+    add_sums(sums, panel, b, 0, depth, 2);
+    return add_sums(sums, panel, b, 1, depth, 2);
+  }
   const std::int64_t parts = std::max<std::int64_t>(algorithm.splits(), 1);
-  float sum = 0;
   for (std::int64_t part = 0; part < parts; ++part)
-    sum += sum_of(a, b, part * depth / parts, (part + 1) * depth / parts, 1);
-  return sum;
+    add_sums(sums, panel, b, part * depth / parts, (part + 1) * depth / parts, 1);
 }
 
 void put(const cublasLtMatrixLayoutOpaque_t& layout, void* to, std::int64_t i, float value) {
@@ -92,13 +116,18 @@ void multiply(const Algorithm& algorithm, const Product& p, const Pointers& at) 
   const Factor a(p.a, at.a, p.desc.trans_a == CUBLAS_OP_T, tf32),
       b(p.b, at.b, p.desc.trans_b == CUBLAS_OP_N, tf32);
   for (std::int64_t j = 0; j < p.d.columns; ++j) {
-    for (std::int64_t i = 0; i < p.d.rows; ++i) {
-      const std::int64_t place = i + j * p.d.stride;
-      float sum = dot(algorithm, a.line(i), b.line(j), a.depth);
-      if (at.beta != 0) sum += at.beta * get(p.d, at.d, place);
-      put(p.d, at.d, place, after_epilogue(p, sum, i, j));
+    const std::vector<float> line = b.line(j);
+    for (std::int64_t first = 0; first < p.d.rows; first += Factor::kLines) {
+      Sums sums;
+      dot(algorithm, sums, a.panel(first), line.data(), a.depth);
+      for (std::int64_t i = first; i < std::min(first + Factor::kLines, p.d.rows); ++i) {
+        const std::int64_t place = i + j * p.d.stride;
+        float sum = sums[i - first];
+        if (at.beta != 0) sum += at.beta * get(p.d, at.d, place);
+        put(p.d, at.d, place, after_epilogue(p, sum, i, j));
+      }
     }
-    if (p.sums_rows()) put(p.d, p.desc.bias, j, std::accumulate(b.line(j), b.line(j) + b.depth, 0.0F));
+    if (p.sums_rows()) put(p.d, p.desc.bias, j, std::accumulate(line.begin(), line.end(), 0.0F));
   }
 }
 

@@ -54,12 +54,16 @@ inline float bfloat16_of(std::uint32_t pair, std::size_t half) {
   return std::bit_cast<float>(half == 0 ? pair << 16 : pair & 0xffff0000U);
 }
 
+/// Eight columns of a matrix, which the compiler computes at once.
+using Row = float __attribute__((vector_size(32)));
+
 inline void multiply_add(float (&c)[4], const std::uint32_t (&a)[4], std::uint32_t b_upper,
                          std::uint32_t b_lower,
                          const std::source_location& where = std::source_location::current()) {
   MultiplyOperand own{c, a, {b_upper, b_lower}};
   sim::this_thread().block->meet_in_warp("multiply_add", &own, where, [](sim::Block::Operands& operands) {
-    float left[16][16], right[16][8];
+    float left[16][16];
+    Row right[16];
     for (std::size_t lane = 0; lane < kWarp; ++lane) {
       const auto& from = *static_cast<MultiplyOperand*>(operands[lane]);
       const std::size_t group = lane / 4, t = lane % 4 * 2;
@@ -72,12 +76,14 @@ inline void multiply_add(float (&c)[4], const std::uint32_t (&a)[4], std::uint32
         right[t + 8 + half][group] = bfloat16_of(from.b[1], half);
       }
     }
-    for (std::size_t lane = 0; lane < kWarp; ++lane) {
-      const auto& to = *static_cast<MultiplyOperand*>(operands[lane]);
-      for (std::size_t i = 0; i < 4; ++i) {
-        const std::size_t row = lane / 4 + i / 2 * 8, column = lane % 4 * 2 + i % 2;
-        for (std::size_t k = 0; k < 16; ++k) to.c[i] += left[row][k] * right[k][column];
-      }
+    for (std::size_t row = 0; row < 16; ++row) {
+      const auto element = [&](std::size_t column) -> float& {
+        return static_cast<MultiplyOperand*>(operands[row % 8 * 4 + column / 2])->c[row / 8 * 2 + column % 2];
+      };
+      Row sums;
+      for (std::size_t column = 0; column < 8; ++column) sums[column] = element(column);
+      for (std::size_t k = 0; k < 16; ++k) sums += left[row][k] * right[k];
+      for (std::size_t column = 0; column < 8; ++column) element(column) = sums[column];
     }
   });
 }
