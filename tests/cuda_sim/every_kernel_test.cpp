@@ -6,6 +6,7 @@
 #include <sstream>
 
 #include "tests/cuda_sim/device_memory.h"
+#include "tests/cuda_sim/first_way.h"
 #include "tests/ops/device_checks.h"
 #include "tests/ops/op_cases.h"
 
@@ -39,6 +40,7 @@ std::set<std::string> launched_in_sources() {
 TEST_CASE("sim: every kernel of the sources runs in the tests", "[sim]") {
   const std::set<std::string> names = launched_in_sources();
   CHECK(names.size() > 30);
+  const test::FirstWay first;  // the tests themselves go all of them
   for (const test::OpCase& op_case : test::all_op_cases()) test::check_op_case(op_case);
   test::check_tensors_on_device();
   test::check_indices_on_device();
