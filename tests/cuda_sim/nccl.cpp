@@ -217,7 +217,7 @@ ncclResult_t ncclCommAbort(ncclComm_t comm) {
   if (!comm->joined) ::shm_unlink(comm->name.c_str());
   comm->aborted = true;  // from now on the device lets go
   ++Nccl::instance().aborts;
-  while (!comm->reclaim()) moh::sim::yield_to_others();
+  while (!comm->reclaim()) ::usleep(20);
   return ncclSuccess;
 }
 

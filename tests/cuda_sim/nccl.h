@@ -26,9 +26,6 @@ struct Nccl {
   int version = 22809;
 };
 
-/// A pause of a rank that waits for others.
-void yield_to_others();
-
 /// Device memory of a collective.
 struct NcclRange {
   const void* address;
@@ -105,9 +102,10 @@ void run_messages(ncclComm& comm, const std::vector<NcclMessage>& messages);
 
 template <class Condition>
 bool ncclComm::wait_until(const Condition& reached) const {
-  while (!reached()) {
+  for (;;) {
+    const std::uint32_t seen = segment->changes;
+    if (reached()) return !aborted;
     if (aborted) return false;
-    moh::sim::yield_to_others();
+    segment->wait_for_change(seen);
   }
-  return !aborted;
 }

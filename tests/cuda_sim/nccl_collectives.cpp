@@ -1,10 +1,14 @@
 #include <fcntl.h>
+#include <linux/futex.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <ctime>
+#include <limits>
 #include <system_error>
 #include <utility>
 
@@ -88,10 +92,6 @@ bool in_pieces(ncclComm& comm, std::size_t bytes, const Publish& publish, const 
 
 }  // namespace
 
-void yield_to_others() {
-  ::usleep(20);
-}
-
 NcclSegment& NcclSegment::open(const std::string& name) {
   const int file = ::shm_open(name.c_str(), O_CREAT | O_RDWR, 0600);
   if (file < 0 || ::ftruncate(file, sizeof(NcclSegment)) != 0)
@@ -100,6 +100,18 @@ NcclSegment& NcclSegment::open(const std::string& name) {
   ::close(file);
   if (memory == MAP_FAILED) throw std::system_error(errno, std::generic_category(), "simulated NCCL");
   return *static_cast<NcclSegment*>(memory);
+}
+
+void NcclSegment::note_change() {
+  ++changes;
+  if (waiting > 0) ::syscall(SYS_futex, &changes, FUTEX_WAKE, std::numeric_limits<int>::max());
+}
+
+void NcclSegment::wait_for_change(std::uint32_t seen) {
+  const timespec limit{.tv_sec = 0, .tv_nsec = 2'000'000};
+  ++waiting;
+  ::syscall(SYS_futex, &changes, FUTEX_WAIT, seen, &limit);
+  --waiting;
 }
 
 std::size_t NcclCollective::item() const {
@@ -169,6 +181,7 @@ namespace {
 /// A message that is under way.
 struct Transfer {
   const NcclMessage& message;
+  NcclSegment& segment;
   NcclSegment::Box& box;
   std::size_t done = 0;
   bool begun = false;
@@ -194,6 +207,7 @@ void Transfer::advance() {
   begun = true;
   done += piece;
   box.is_full.store(message.is_send ? 1U : 0U, std::memory_order_release);
+  segment.note_change();
 }
 
 }  // namespace
@@ -203,7 +217,7 @@ void run_messages(ncclComm& comm, const std::vector<NcclMessage>& messages) {
   for (const NcclMessage& message : messages) {
     const int from = message.is_send ? comm.rank : message.peer,
               to = message.is_send ? message.peer : comm.rank;
-    transfers.push_back({message, comm.segment->boxes[from][to]});
+    transfers.push_back({message, *comm.segment, comm.segment->boxes[from][to]});
   }
   comm.wait_until([&] {
     bool all = true;
@@ -241,6 +255,7 @@ bool ncclComm::reclaim() {
 bool ncclComm::meet() {
   const std::uint64_t number = ++meetings;
   segment->ranks[rank].step.store(number, std::memory_order_release);
+  segment->note_change();
   return wait_until([&] {
     return std::all_of(segment->ranks, segment->ranks + size, [&](const auto& other) {
       return other.step.load(std::memory_order_acquire) >= number;

@@ -33,6 +33,13 @@ struct NcclSegment {
     std::byte bytes[kBox];
   };
 
+  /// Tells the ranks that wait that there is something new to see.
+  void note_change();
+  /// Returns when there has been a change since `changes` was `seen`, and now and then without one: the
+  /// caller may have been aborted.
+  void wait_for_change(std::uint32_t seen);
+
+  std::atomic<std::uint32_t> changes, waiting;
   Rank ranks[kMostRanks];
   Box boxes[kMostRanks][kMostRanks];  ///< by sender and receiver
 
