@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <condition_variable>
 #include <cstring>
 #include <deque>
@@ -8,6 +9,7 @@
 #include <mutex>
 #include <stdexcept>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -51,6 +53,8 @@ class ThreadTransport final : public Transport {
     });
     return awaited_.empty();
   }
+
+  void wait(double, bool) override { std::this_thread::sleep_for(std::chrono::microseconds(20)); }
 
   std::vector<int> awaited() const override {
     std::vector<int> ranks;

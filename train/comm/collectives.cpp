@@ -144,7 +144,6 @@ void Collectives::refuse(const Header& own, const Header& other, int rank_of_oth
 
 /// Waits until everything has been sent and received.
 void Collectives::exchange(const std::vector<Outgoing>& sends, const std::vector<Incoming>& receives) {
-  using std::chrono::microseconds;
   constexpr int kSpins = 200;
   constexpr double kLookEvery = 0.1;
   transport_->begin(sends, receives);
@@ -164,7 +163,7 @@ void Collectives::exchange(const std::vector<Outgoing>& sends, const std::vector
       if (!ended.empty() && !transport_->poll()) fail_waiting(now - began, ended);
       if (deadline_ > 0 && now - began > deadline_) fail_waiting(now - began, {});
     }
-    std::this_thread::sleep_for(microseconds(waiting_ > 0 ? 20 : 100));
+    transport_->wait(now - began, waiting_ > 0);
   }
 }
 

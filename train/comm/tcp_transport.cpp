@@ -1,11 +1,13 @@
 #include "train/comm/tcp_transport.h"
 
+#include <poll.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <cstdint>
 #include <cstring>
+#include <ctime>
 #include <optional>
 #include <utility>
 
@@ -166,6 +168,14 @@ class TcpTransport final : public Transport {
         receives_, [this](Incoming& message) { return socket_of(message.from).receive_some(message.bytes); },
         &Incoming::from);
     return sends_.empty() && receives_.empty();
+  }
+
+  void wait(double, bool) override {
+    constexpr timespec kAtMost{.tv_sec = 0, .tv_nsec = 1'000'000};
+    std::vector<pollfd> open;
+    for (const Outgoing& message : sends_) open.push_back({socket_of(message.to).fd(), POLLOUT, 0});
+    for (const Incoming& message : receives_) open.push_back({socket_of(message.from).fd(), POLLIN, 0});
+    ::ppoll(open.data(), open.size(), &kAtMost, nullptr);
   }
 
   std::vector<int> awaited() const override {

@@ -36,6 +36,9 @@ class Transport {
   virtual void begin(std::span<const Outgoing> sends, std::span<const Incoming> receives) = 0;
   /// Makes progress without blocking. True when everything has been sent and received. Throws CommError.
   virtual bool poll() = 0;
+  /// Waits until poll() may find progress, or for at most 1 ms, by a caller that has waited for `waited`
+  /// seconds, and for which a thread waits (`in_haste`), or not yet.
+  virtual void wait(double waited, bool in_haste) = 0;
   /// The processes from which, or to which, something is under way.
   virtual std::vector<int> awaited() const = 0;
 
