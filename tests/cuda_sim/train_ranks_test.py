@@ -12,7 +12,7 @@ from ports import free_port  # noqa: E402  (needs the path)
 
 COMM_ERROR = 6
 TIMEOUT_SECONDS = 240
-FEW_STEPS = 7  # the third is captured
+FEW_STEPS, MORE_STEPS = 7, 12  # the third is captured
 
 
 class TrainRanks(unittest.TestCase):
@@ -53,12 +53,12 @@ class TrainRanks(unittest.TestCase):
         return digests.pop()
 
     def test_two_gpus_train_with_the_bits_of_one(self):
-        one = self.digest(1, how="eager", steps=20)
-        self.assertEqual(self.digest(1, steps=20), one)
-        self.assertNotEqual(self.digest(1, steps=20, micro_batches=4), one)  # a digest of what is computed
+        one = self.digest(1, how="eager", steps=MORE_STEPS)
+        self.assertEqual(self.digest(1, steps=MORE_STEPS), one)
+        self.assertNotEqual(self.digest(1, steps=MORE_STEPS, micro_batches=4), one)  # a digest of what is computed
         for timing in ("at_once", "late", "ahead"):
             with self.subTest(timing):
-                self.assertEqual(self.digest(2, timing=timing, steps=20), one)
+                self.assertEqual(self.digest(2, timing=timing, steps=MORE_STEPS), one)
 
     def test_micro_batches_of_each_are_summed_first(self):
         # Through the host, in the order of the ranks, each sum waited for.
