@@ -3,6 +3,7 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <bit>
 #include <cerrno>
 #include <cstdint>
 #include <cstdlib>
@@ -24,6 +25,7 @@ namespace {
 constexpr std::size_t kHugePage = std::size_t{2} << 20;
 
 int open_accesses = 0;
+std::size_t protected_bytes = 0;  // whose protection changes, at the beginning of the memory
 
 std::size_t round_up(std::size_t bytes, std::size_t to) {
   return (bytes + to - 1) / to * to;
@@ -68,11 +70,15 @@ DeviceMemory::DeviceMemory() {
   if (memory == MAP_FAILED)
     throw std::system_error(errno, std::generic_category(), "simulated device memory");
   base_ = reinterpret_cast<std::byte*>(round_up(reinterpret_cast<std::uintptr_t>(memory), kHugePage));
-  madvise(base_, kBytes, MADV_HUGEPAGE);
 }
 
 void DeviceMemory::protect(int protection) const {
-  if (end_ > 0 && mprotect(base_, round_up(end_, kHugePage), protection) != 0)
+  if (end_ > protected_bytes) {
+    // The advice makes them a mapping that is never one with the rest, which the system would join and part.
+    protected_bytes = std::max(kHugePage, std::bit_ceil(end_));
+    madvise(base_, protected_bytes, MADV_HUGEPAGE);
+  }
+  if (protected_bytes > 0 && mprotect(base_, protected_bytes, protection) != 0)
     throw std::system_error(errno, std::generic_category(), "simulated device memory");
 }
 
