@@ -1,5 +1,7 @@
 #pragma once
 
+#include <cmath>
+
 #include "ops/device/kernel.h"
 
 namespace moh {
