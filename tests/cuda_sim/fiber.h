@@ -6,8 +6,8 @@
 namespace moh::sim {
 
 /// A function with a stack of its own, which goes on where it left off: the threads of a simulated block run
-/// on such. Fibers take turns, on one host thread at a time. An object is small, and is moved even while its
-/// fiber runs; one that was moved from has no stack, as one that begins.
+/// on such. Fibers take turns, on one host thread at a time. A new object has no stack; assignment exchanges
+/// the fibers of two objects, even of one that runs.
 class Fiber {
  public:
   Fiber() = default;
@@ -19,6 +19,7 @@ class Fiber {
   }
 
   bool has_stack() const { return stack_ != nullptr; }
+  /// Takes memory of the system for it. Throws std::system_error.
   void make_stack();
   /// Makes `body`, which must neither return nor throw, what the next switch to the fiber begins. A body that
   /// it has begun is dropped where it stands, without its destructors.
