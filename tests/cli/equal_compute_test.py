@@ -110,7 +110,7 @@ class Table(support.MohTest):
     def reproduce(self, *further, code=0, config=CONFIG):
         calls = self.folder / "calls.txt"
         text = self.write("text.txt", "Two households, both alike in dignity, " * 200)
-        stand_in = pathlib.Path(__file__).with_name("moh_stand_in.py")
+        stand_in = support.program_of(pathlib.Path(__file__).with_name("moh_stand_in.py"), self.folder)
         data = ["--data", text] if config == CONFIG else []
         command = [ROOT / "scripts/reproduce.py", "heads_at_equal_compute", "--config", config, *data, "--seeds", "1,2", "--rows", "MoH, 50%", "--moh", stand_in, "--out", self.folder / "out", *further]
         result = self.forked.run(*command, cwd=ROOT, env={**os.environ, "STAND_IN_CALLS": str(calls)})

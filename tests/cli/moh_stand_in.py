@@ -1,4 +1,3 @@
-#!/usr/bin/env python3
 """Stands in for moh in reproduce_test.py: answers as it does, and trains nothing. Each call is a line of STAND_IN_CALLS.
 
 Steps take 0.25 s; top-1 is 0.5 for the row `full`, else 0.4, and 0.01 more for each seed; losses fall from 5 to 2, of

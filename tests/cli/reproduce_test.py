@@ -33,14 +33,15 @@ class Reproduction(support.MohTest):
         super().setUp()
         self.write("text.txt", "Two households, both alike in dignity, " * 50)
         self.calls_file = self.folder / "calls.txt"
+        self.stand_in = support.program_of(STAND_IN, self.folder)
 
-    def command(self, *arguments, program=STAND_IN):
-        return [sys.executable, "-B", str(SCRIPT), *map(str, arguments), "--moh", str(program), "--out", str(self.folder / "out")]
+    def command(self, *arguments, program=None):
+        return [sys.executable, "-B", str(SCRIPT), *map(str, arguments), "--moh", str(program or self.stand_in), "--out", str(self.folder / "out")]
 
     def environment(self, settings):
         return {**os.environ, "STAND_IN_CALLS": str(self.calls_file), **settings}
 
-    def reproduce(self, *arguments, code=0, program=STAND_IN, after=(), **settings):
+    def reproduce(self, *arguments, code=0, program=None, after=(), **settings):
         command = [*self.command(*arguments, program=program), *(["--", *after] if after else [])]
         result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=support.TIMEOUT_SECONDS,
                                 env=self.environment(settings))
