@@ -56,8 +56,8 @@ configure "$preset" ${kernels:+"$kernels"} -DMOH_BUILD_TESTS=ON -DMOH_WERROR=$we
 build "$preset"
 
 say "testing build/$preset"
-# A third of what the tests of the program take is waiting: for processes that start, signals, deadlines.
-at_once=$(($(nproc) * 3 / 2))
+# Half of what the tests of the program take is waiting: for processes that start, signals, deadlines.
+at_once=$(($(nproc) * 2))
 # Several test programs share the processors: the threads of PyTorch, where a test compares with it, should sleep while they wait.
 export OMP_WAIT_POLICY=${OMP_WAIT_POLICY:-passive}
 unset MOH_CUDA MOH_UNITY # they were for this build; scripts started by the tests would read them, too
