@@ -11,7 +11,7 @@ using namespace moh::test;
 
 namespace {
 
-std::vector<Tensor> reference(const std::vector<Tensor>& in) {
+std::vector<Tensor> swiglu_reference(const std::vector<Tensor>& in) {
   const std::int64_t width = in[0].dim(-1) / 2;
   std::vector<std::int64_t> extents(in[0].shape().extents().begin(), in[0].shape().extents().end());
   extents.back() = width;
@@ -32,7 +32,7 @@ OP_CASES(swiglu) {
     cases.push_back({.name = to_string(shape),
                      .inputs = {uniform(shape, -6.0, 6.0)},
                      .run = [](const Inputs& in) { return Outputs{swiglu(in[0])}; },
-                     .reference = reference});
+                     .reference = swiglu_reference});
   }
   return cases;
 }

@@ -93,9 +93,10 @@ void see_neighbours(Seen& seen, const Sizes& s, const std::vector<Tensor>& in, s
 
 /// keys(b, m, h) and values(b, m, h) are those of distant key m.
 template <class Keys, class Values>
-Tensor reference(const Sizes& s, const std::vector<Tensor>& in, const Tensor& gates, const Tensor& selected,
-                 const Keys& keys, const Values& values, const Tensor& q, const std::vector<Tensor>& cosine,
-                 std::int64_t kept_percent = 100) {
+Tensor aggregated_attention_reference(const Sizes& s, const std::vector<Tensor>& in, const Tensor& gates,
+                                      const Tensor& selected, const Keys& keys, const Values& values,
+                                      const Tensor& q, const std::vector<Tensor>& cosine,
+                                      std::int64_t kept_percent = 100) {
   Tensor out = zeros({s.batch, s.tokens(), s.heads, s.d}, DType::kFloat64);
   for (std::int64_t pair = 0; pair < s.batch * s.tokens() * s.heads; ++pair) {
     if (selected.defined() && selected.data<std::uint8_t>()[pair] == 0) continue;
@@ -122,7 +123,7 @@ Tensor aggregated_reference(const Sizes& s, const std::vector<Tensor>& in, const
   const auto row = [&](std::int64_t b, std::int64_t m, std::int64_t head) {
     return row_at(in[2], (b * s.keys + m) * 2 * s.heads + head);
   };
-  return reference(
+  return aggregated_attention_reference(
       s, in, selected.defined() ? in[9] : Tensor(), selected, row,
       [&](std::int64_t b, std::int64_t m, std::int64_t h) { return row(b, m, h + s.heads); }, in[0],
       {in[3], in[4], in[5]}, kept_percent);
@@ -216,7 +217,7 @@ OP_CASES(cosine_attention_packed) {
                  const auto row = [&](std::int64_t b, std::int64_t m, std::int64_t head) {
                    return row_at(in[0], (b * s.keys + m) * 3 * s.heads + head);
                  };
-                 return std::vector<Tensor>{reference(
+                 return std::vector<Tensor>{aggregated_attention_reference(
                      s, {}, in.size() > 4 ? in[4] : Tensor(), p.selected,
                      [&](std::int64_t b, std::int64_t m, std::int64_t h) { return row(b, m, h + s.heads); },
                      [&](std::int64_t b, std::int64_t m, std::int64_t h) {

@@ -17,7 +17,7 @@ using namespace moh::test;
 
 namespace {
 
-struct Problem {
+struct AttentionProblem {
   AttentionSizes sizes;
   AttentionOptions options;
   double documents = 0;  ///< share of the keys, or queries, that begin one; 0: a sequence is one document
@@ -28,7 +28,7 @@ struct Problem {
   }
 };
 
-std::string name_of(const Problem& p) {
+std::string name_of(const AttentionProblem& p) {
   const AttentionSizes& s = p.sizes;
   return to_string(Shape{s.batch, s.queries, s.keys, s.heads, s.kv_heads, s.head_dim}) +
          (p.options.causal ? " causal" : " full") +
@@ -38,7 +38,7 @@ std::string name_of(const Problem& p) {
 }
 
 // Small enough for differences element by element.
-const std::vector<Problem> small_problems = {
+const std::vector<AttentionProblem> small_problems = {
     {{1, 1, 1, 1, 1, 1}, {.causal = true}},
     {{2, 3, 3, 2, 2, 5}, {.causal = true}},
     {{1, 7, 7, 4, 2, 3}, {.causal = false}},
@@ -76,7 +76,7 @@ void zero_some_gates(const Tensor& gates) {
 
 OP_CASES(attention) {
   OpCases cases;
-  for (const Problem& p : small_problems) {
+  for (const AttentionProblem& p : small_problems) {
     const AttentionInputs in = attention_inputs(p.sizes, -1);
     cases.push_back({.name = name_of(p),
                      .inputs = {in.q, in.k, in.v},
@@ -94,7 +94,7 @@ OP_CASES(attention) {
 
 OP_CASES(head_sparse_attention) {
   OpCases cases;
-  for (const Problem& p : small_problems) {
+  for (const AttentionProblem& p : small_problems) {
     for (double share : {0.0, 0.5, 1.0}) {
       const AttentionInputs in = attention_inputs(p.sizes, share);
       zero_some_gates(in.gates);
@@ -119,16 +119,17 @@ OP_CASES(head_sparse_attention) {
 
 namespace {
 
-const std::vector<Problem> packed_problems = {{{2, 3, 3, 2, 2, 5}, {}},
-                                              {{1, 7, 7, 4, 1, 3}, {}},
-                                              {{2, 6, 6, 2, 1, 4}, {.causal = false}, 0.3},
-                                              {{2, 5, 5, 4, 2, 3}, {.dropout = 0.3, .dropout_key = {4, 2}}}};
+const std::vector<AttentionProblem> packed_problems = {
+    {{2, 3, 3, 2, 2, 5}, {}},
+    {{1, 7, 7, 4, 1, 3}, {}},
+    {{2, 6, 6, 2, 1, 4}, {.causal = false}, 0.3},
+    {{2, 5, 5, 4, 2, 3}, {.dropout = 0.3, .dropout_key = {4, 2}}}};
 
 }  // namespace
 
 OP_CASES(attention_packed) {
   OpCases cases;
-  for (const Problem& p : packed_problems) {
+  for (const AttentionProblem& p : packed_problems) {
     const AttentionInputs in = attention_inputs(p.sizes, -1);
     cases.push_back(
         {.name = name_of(p),
@@ -146,7 +147,7 @@ OP_CASES(attention_packed) {
 
 OP_CASES(head_sparse_attention_packed) {
   OpCases cases;
-  for (const Problem& p : packed_problems) {
+  for (const AttentionProblem& p : packed_problems) {
     const AttentionInputs in = attention_inputs(p.sizes, 0.6);
     cases.push_back(
         {.name = name_of(p),
@@ -226,7 +227,7 @@ void for_each_isa(const Body& body) {
 
 /// The op against plain loops, forward and backward, each tensor to within `tolerance` of its largest
 /// element.
-void check_against_reference(const Problem& p, double share, DType dtype, double tolerance) {
+void check_against_reference(const AttentionProblem& p, double share, DType dtype, double tolerance) {
   INFO(name_of(p) << " share " << share << " " << dtype_name(dtype));
   const AttentionInputs in = rounded(attention_inputs(p.sizes, share), dtype);
   const Tensor dout = normal(in.q.shape(), 9).to(dtype).to(DType::kFloat64);
@@ -242,7 +243,7 @@ void check_against_reference(const Problem& p, double share, DType dtype, double
 }
 
 // One past a block of keys (64) and of rows (48), odd widths, widths that fill vectors and that do not.
-const std::vector<Problem> all_problems = {
+const std::vector<AttentionProblem> all_problems = {
     {{1, 65, 65, 2, 2, 64}, {.causal = true}},
     {{2, 49, 49, 2, 1, 24}, {.causal = false}},
     {{1, 97, 130, 2, 2, 72}, {.causal = true, .query_offset = 33}},
@@ -277,7 +278,7 @@ const std::vector<Problem> all_problems = {
 };
 
 void check_against_reference(DType dtype, double tolerance) {
-  for (const Problem& p : all_problems) {
+  for (const AttentionProblem& p : all_problems) {
     for (double share : {-1.0, 0.4}) check_against_reference(p, share, dtype, tolerance);
   }
   for (double share : {0.0, 1.0}) check_against_reference(all_problems[1], share, dtype, tolerance);
@@ -302,11 +303,11 @@ TEST_CASE("ops: attention agrees with plain loops in bfloat16") {
 TEST_CASE("ops: attention has the same bits with any number of threads") {
   const AttentionSizes sizes{2, 1030, 1030, 4, 2, 16};
   const int threads = num_threads();
-  for (const Problem& p : {Problem{sizes, {.causal = true}},
-                           {sizes, {.window = 300}},
-                           {sizes, {}, 0.01},
-                           {sizes, {.causal = false}, 0.01},
-                           {sizes, {.dropout = 0.2, .dropout_key = {1, 2}}}}) {
+  for (const AttentionProblem& p : {AttentionProblem{sizes, {.causal = true}},
+                                    {sizes, {.window = 300}},
+                                    {sizes, {}, 0.01},
+                                    {sizes, {.causal = false}, 0.01},
+                                    {sizes, {.dropout = 0.2, .dropout_key = {1, 2}}}}) {
     for (double share : {-1.0, 0.5}) {
       const AttentionInputs in = attention_inputs(p.sizes, share);
       const Tensor dout = normal(in.q.shape(), 9);
@@ -329,7 +330,8 @@ TEST_CASE("ops: head-sparse attention equals dense attention whose unselected gr
   const double dropout = GENERATE(0.0, 0.3);
   INFO("dropout " << dropout);
   for_each_isa([&] {
-    const Problem p{{2, 150, 150, 4, 2, 32}, {.causal = true, .dropout = dropout, .dropout_key = {1, 2}}};
+    const AttentionProblem p{{2, 150, 150, 4, 2, 32},
+                             {.causal = true, .dropout = dropout, .dropout_key = {1, 2}}};
     AttentionInputs in = attention_inputs(p.sizes, 0.5);
     in.gates.fill(1.0);
     const Tensor dout = normal(in.q.shape(), 9), masked = dout.clone(), keep = zeros_like(dout);
@@ -383,7 +385,7 @@ TEST_CASE("ops: attention over packed sentences equals each sentence's alone") {
 }
 
 TEST_CASE("ops: attention of large scores neither overflows nor loses the row") {
-  const Problem p{{1, 80, 80, 2, 2, 16}, {.causal = true, .scale = 3e3}};
+  const AttentionProblem p{{1, 80, 80, 2, 2, 16}, {.causal = true, .scale = 3e3}};
   const AttentionInputs in = rounded(attention_inputs(p.sizes, -1), DType::kFloat32);
   const std::vector<Tensor> found = run_op(in, p.options, zeros_like(in.q), DType::kFloat32);
   const AttentionResult expected = reference_attention(in, p.options, zeros_like(in.q));

@@ -11,7 +11,7 @@ using namespace moh::test;
 
 namespace {
 
-std::vector<Tensor> reference(const std::vector<Tensor>& in) {
+std::vector<Tensor> conv_glu_reference(const std::vector<Tensor>& in) {
   const Tensor &h = in[0], &w = in[1], &b = in[2];
   const std::int64_t height = h.dim(1), width = h.dim(2), channels = w.dim(0), kh = w.dim(2), kw = w.dim(3);
   const Tensor y = empty({h.dim(0), height, width, channels}, DType::kFloat64);
@@ -49,7 +49,7 @@ OP_CASES(conv_glu) {
     cases.push_back({.name = to_string(s.h) + " kernel " + to_string(Shape{s.kh, s.kw}),
                      .inputs = {normal(s.h), normal({channels, 1, s.kh, s.kw}, 2), normal({channels}, 3)},
                      .run = [](const Inputs& in) { return Outputs{conv_glu(in[0], in[1], in[2])}; },
-                     .reference = reference});
+                     .reference = conv_glu_reference});
   }
   return cases;
 }

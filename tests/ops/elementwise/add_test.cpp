@@ -10,7 +10,7 @@ using namespace moh::test;
 
 namespace {
 
-std::vector<Tensor> reference(const std::vector<Tensor>& in) {
+std::vector<Tensor> add_reference(const std::vector<Tensor>& in) {
   Tensor y = empty_like(in[0]);
   for (std::int64_t i = 0; i < y.numel(); ++i) {
     y.data<double>()[i] = in[0].data<double>()[i] + in[1].data<double>()[i];
@@ -26,14 +26,14 @@ OP_CASES(add) {
     cases.push_back({.name = to_string(shape),
                      .inputs = {normal(shape), normal(shape, 2)},
                      .run = [](const Inputs& in) { return Outputs{add(in[0], in[1])}; },
-                     .reference = reference});
+                     .reference = add_reference});
   }
   cases.push_back({.name = "x + x",
                    .inputs = {normal({33})},
                    .run = [](const Inputs& in) { return Outputs{add(in[0], in[0])}; },
                    .reference =
                        [](const std::vector<Tensor>& in) {
-                         return reference({in[0], in[0]});
+                         return add_reference({in[0], in[0]});
                        }});
   return cases;
 }

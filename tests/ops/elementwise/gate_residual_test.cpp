@@ -11,7 +11,7 @@ using namespace moh::test;
 
 namespace {
 
-std::vector<Tensor> reference(const std::vector<Tensor>& in, std::int64_t row) {
+std::vector<Tensor> gate_residual_reference(const std::vector<Tensor>& in, std::int64_t row) {
   const std::int64_t width = in[1].dim(-1), sample = in[1].numel() / std::max<std::int64_t>(in[1].dim(0), 1);
   Tensor y = empty_like(in[1]);
   for (std::int64_t i = 0; i < y.numel(); ++i) {
@@ -42,7 +42,7 @@ OP_CASES(gate_residual) {
         {.name = to_string(s.x) + ", row " + std::to_string(s.row) + " of " + std::to_string(s.rows),
          .inputs = {normal(s.x), normal(s.x, 2), normal({s.x[0], s.rows, s.x[-1]}, 3)},
          .run = [=](const Inputs& in) { return Outputs{gate_residual(in[0], in[1], in[2], s.row)}; },
-         .reference = [=](const auto& in) { return reference(in, s.row); }});
+         .reference = [=](const auto& in) { return gate_residual_reference(in, s.row); }});
   }
   return cases;
 }

@@ -23,7 +23,7 @@ Tensor random_ids(const Shape& shape, std::int64_t bound, DType dtype) {
   return ids.to(dtype);
 }
 
-std::vector<Tensor> reference(const std::vector<Tensor>& in) {
+std::vector<Tensor> embedding_reference(const std::vector<Tensor>& in) {
   const Tensor ids = in[1].to(DType::kInt64);
   std::vector<std::int64_t> extents(ids.shape().extents().begin(), ids.shape().extents().end());
   const std::int64_t width = in[0].dim(1);
@@ -52,7 +52,7 @@ OP_CASES(embedding) {
                                to_string(s.ids) + " " + std::string(dtype_name(dtype)),
                        .inputs = {normal({s.rows, s.width}), random_ids(s.ids, s.rows, dtype)},
                        .run = [](const Inputs& in) { return Outputs{embedding(in[0], in[1].value())}; },
-                       .reference = reference});
+                       .reference = embedding_reference});
     }
   }
   return cases;

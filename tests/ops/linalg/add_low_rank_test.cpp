@@ -11,9 +11,9 @@ using namespace moh::test;
 
 namespace {
 
-/// Sizes of a case: [outer, width] for y, and of each term the rows and the rank of its matrix, and its first
-/// column.
-struct Sizes {
+/// AddLowRankSizes of a case: [outer, width] for y, and of each term the rows and the rank of its matrix, and
+/// its first column.
+struct AddLowRankSizes {
   std::vector<std::int64_t> outer;
   std::int64_t width;
   struct Term {
@@ -33,13 +33,13 @@ struct Sizes {
   }
 };
 
-std::vector<LowRankTerm> terms_of(const Inputs& in, const Sizes& sizes) {
+std::vector<LowRankTerm> terms_of(const Inputs& in, const AddLowRankSizes& sizes) {
   std::vector<LowRankTerm> terms;
   for (std::size_t i = 0; i < sizes.terms.size(); ++i) terms.push_back({in[2 + i], sizes.terms[i].first});
   return terms;
 }
 
-std::vector<Tensor> reference(const std::vector<Tensor>& in, const Sizes& sizes) {
+std::vector<Tensor> add_low_rank_reference(const std::vector<Tensor>& in, const AddLowRankSizes& sizes) {
   const Tensor y = empty(in[0].shape(), DType::kFloat64);
   y.copy_from(in[0]);
   std::int64_t begin = 0;
@@ -61,9 +61,10 @@ std::vector<Tensor> reference(const std::vector<Tensor>& in, const Sizes& sizes)
 
 OP_CASES(add_low_rank) {
   OpCases cases;
-  for (const Sizes& sizes :
-       {Sizes{{1}, 1, {{1, 1, 0}}}, Sizes{{2, 3}, 17, {{5, 2, 0}, {9, 4, 8}}}, Sizes{{0}, 4, {{4, 2, 0}}},
-        Sizes{{33}, 40, {{16, 3, 24}, {8, 3, 0}}}, Sizes{{}, 5, {{3, 2, 1}}}}) {
+  for (const AddLowRankSizes& sizes :
+       {AddLowRankSizes{{1}, 1, {{1, 1, 0}}}, AddLowRankSizes{{2, 3}, 17, {{5, 2, 0}, {9, 4, 8}}},
+        AddLowRankSizes{{0}, 4, {{4, 2, 0}}}, AddLowRankSizes{{33}, 40, {{16, 3, 24}, {8, 3, 0}}},
+        AddLowRankSizes{{}, 5, {{3, 2, 1}}}}) {
     std::vector<Tensor> inputs = {normal(sizes.with(sizes.width), 1), normal(sizes.with(sizes.ranks()), 2)};
     for (std::size_t i = 0; i < sizes.terms.size(); ++i)
       inputs.push_back(normal({sizes.terms[i].out, sizes.terms[i].rank}, 3 + i));
@@ -71,7 +72,7 @@ OP_CASES(add_low_rank) {
         {.name = to_string(sizes.with(sizes.width)) + " and " + std::to_string(sizes.terms.size()) + " terms",
          .inputs = inputs,
          .run = [=](const Inputs& in) { return Outputs{add_low_rank(in[0], in[1], terms_of(in, sizes))}; },
-         .reference = [=](const std::vector<Tensor>& in) { return reference(in, sizes); },
+         .reference = [=](const std::vector<Tensor>& in) { return add_low_rank_reference(in, sizes); },
          .units = 32});
   }
   return cases;

@@ -14,7 +14,7 @@ using namespace moh::test;
 
 namespace {
 
-std::vector<Tensor> reference(const std::vector<Tensor>& in) {
+std::vector<Tensor> linear_reference(const std::vector<Tensor>& in) {
   const std::int64_t width = in[1].dim(1), out = in[1].dim(0), rows = in[0].numel() / width;
   Tensor y = empty({rows, out}, DType::kFloat64);
   for (std::int64_t i = 0; i < rows; ++i) {
@@ -31,19 +31,19 @@ std::vector<Tensor> reference(const std::vector<Tensor>& in) {
   return {y.reshape(Shape(std::span<const std::int64_t>(extents)))};
 }
 
-OpCase make_case(const Shape& x, std::int64_t out, bool bias) {
+OpCase linear_case(const Shape& x, std::int64_t out, bool bias) {
   return {.name = to_string(x) + " -> " + std::to_string(out) + (bias ? " with bias" : ""),
           .inputs = {normal(x, 1), normal({out, x[-1]}, 2), bias ? normal({out}, 3) : Tensor()},
           .run = [](const Inputs& in) { return Outputs{linear(in[0], in[1], in[2])}; },
-          .reference = reference,
+          .reference = linear_reference,
           .units = 32};
 }
 
 }  // namespace
 
 OP_CASES(linear) {
-  return {make_case({1, 1}, 1, true),     make_case({5}, 3, false),   make_case({3, 7}, 5, true),
-          make_case({2, 3, 8}, 17, true), make_case({0, 4}, 3, true), make_case({66, 5}, 4, false)};
+  return {linear_case({1, 1}, 1, true),     linear_case({5}, 3, false),   linear_case({3, 7}, 5, true),
+          linear_case({2, 3, 8}, 17, true), linear_case({0, 4}, 3, true), linear_case({66, 5}, 4, false)};
 }
 
 OP_CASES(linears) {
@@ -59,7 +59,7 @@ OP_CASES(linears) {
            [](const std::vector<Tensor>& in) {
              std::vector<Tensor> results;
              for (const auto& [w, b] : {std::pair{in[1], in[4]}, {in[2], Tensor()}, {in[3], in[5]}})
-               results.push_back(reference({in[0], w, b}).front());
+               results.push_back(linear_reference({in[0], w, b}).front());
              return results;
            },
        .units = 32});
@@ -76,7 +76,7 @@ OP_CASES(linears) {
                          [](const std::vector<Tensor>& in) {
                            std::vector<Tensor> results;
                            for (std::size_t i = 1; i < in.size(); ++i) {
-                             results.push_back(reference({in[0], in[i], Tensor()}).front());
+                             results.push_back(linear_reference({in[0], in[i], Tensor()}).front());
                            }
                            return results;
                          },
@@ -124,22 +124,22 @@ Adjoining adjoining(bool adjoin) {
 OP_CASES(packed_linear) {
   OpCases cases;
   for (const bool biased : {false, true}) {
-    cases.push_back({.name = biased ? "3 weights with biases" : "3 weights",
-                     .inputs = {normal({6, 8}, 1), normal({5, 8}, 2), normal({4, 8}, 3), normal({17, 8}, 4),
-                                normal({5}, 5), normal({4}, 6), normal({17}, 7)},
-                     .run = [=](const Inputs& in) -> Outputs {
-                       const auto biases = in.begin() + 4;
-                       return {
-                           packed_linear(in[0], {in[1], in[2], in[3]},
-                                         biased ? std::vector(biases, in.end()) : std::vector<Variable>())};
-                     },
-                     .reference = [=](const std::vector<Tensor>& in) -> std::vector<Tensor> {
-                       std::vector<Tensor> each;
-                       for (const std::size_t i : {1, 2, 3})
-                         each.push_back(reference({in[0], in[i], biased ? in[i + 3] : Tensor()}).front());
-                       return {side_by_side(each)};
-                     },
-                     .units = 32});
+    cases.push_back(
+        {.name = biased ? "3 weights with biases" : "3 weights",
+         .inputs = {normal({6, 8}, 1), normal({5, 8}, 2), normal({4, 8}, 3), normal({17, 8}, 4),
+                    normal({5}, 5), normal({4}, 6), normal({17}, 7)},
+         .run = [=](const Inputs& in) -> Outputs {
+           const auto biases = in.begin() + 4;
+           return {packed_linear(in[0], {in[1], in[2], in[3]},
+                                 biased ? std::vector(biases, in.end()) : std::vector<Variable>())};
+         },
+         .reference = [=](const std::vector<Tensor>& in) -> std::vector<Tensor> {
+           std::vector<Tensor> each;
+           for (const std::size_t i : {1, 2, 3})
+             each.push_back(linear_reference({in[0], in[i], biased ? in[i + 3] : Tensor()}).front());
+           return {side_by_side(each)};
+         },
+         .units = 32});
   }
   return cases;
 }

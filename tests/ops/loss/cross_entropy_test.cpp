@@ -44,7 +44,7 @@ std::vector<double> losses_of(const Tensor& logits, const Tensor& targets) {
   return losses;
 }
 
-std::vector<Tensor> reference(const std::vector<Tensor>& in, double normalizer) {
+std::vector<Tensor> cross_entropy_reference(const std::vector<Tensor>& in, double normalizer) {
   double sum = 0.0;
   for (const double loss : losses_of(in[0], in[1])) sum += loss;
   return {full({}, sum / normalizer, DType::kFloat64)};
@@ -65,15 +65,16 @@ OP_CASES(cross_entropy) {
     const Tensor logits = uniform(Shape(std::span<const std::int64_t>(extents)), -4.0, 4.0);
     for (const bool consumed : {false, true}) {
       const DType dtype = consumed ? DType::kInt32 : DType::kInt64;
-      cases.push_back({.name = to_string(logits.shape()) + (consumed ? " consumed" : " kept"),
-                       .inputs = {logits, some_targets(s.targets, s.width, dtype)},
-                       .run =
-                           [=](const Inputs& in) {
-                             // The result of an op is consumed, a leaf is not.
-                             const Variable x = consumed ? scale(in[0], 1.0) : in[0];
-                             return Outputs{cross_entropy(x, in[1].value(), {.normalizer = 3.0})};
-                           },
-                       .reference = [](const std::vector<Tensor>& in) { return reference(in, 3.0); }});
+      cases.push_back(
+          {.name = to_string(logits.shape()) + (consumed ? " consumed" : " kept"),
+           .inputs = {logits, some_targets(s.targets, s.width, dtype)},
+           .run =
+               [=](const Inputs& in) {
+                 // The result of an op is consumed, a leaf is not.
+                 const Variable x = consumed ? scale(in[0], 1.0) : in[0];
+                 return Outputs{cross_entropy(x, in[1].value(), {.normalizer = 3.0})};
+               },
+           .reference = [](const std::vector<Tensor>& in) { return cross_entropy_reference(in, 3.0); }});
     }
   }
   return cases;

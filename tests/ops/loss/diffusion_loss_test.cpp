@@ -12,7 +12,7 @@ using namespace moh::test;
 
 namespace {
 
-struct Sizes {
+struct DiffusionLossSizes {
   std::int64_t samples, elements;
   bool has_variance = true;
 };
@@ -20,7 +20,7 @@ struct Sizes {
 /// Targets whose samples are of the first step, and of later ones, in turns. With `noise_counts` the bound
 /// depends on the predicted noise, which has no gradient through it. Variances are so large that no
 /// likelihood is a difference of nearly equal numbers.
-DiffusionTargets some_targets(const Sizes& s, bool noise_counts) {
+DiffusionTargets some_diffusion_targets(const DiffusionLossSizes& s, bool noise_counts) {
   DiffusionTargets t{uniform({s.samples, s.elements}, -1.2, 1.2, 2),
                      uniform({s.samples, s.elements}, -0.5, 0.5, 3), normal({s.samples, s.elements}, 4),
                      uniform({s.samples, kDiffusionFactors}, 0.2, 0.8, 5)};
@@ -63,8 +63,8 @@ double bound_of(double start, double sample, double noise, double v, const doubl
   return -std::log2(std::max(p, 1e-12));
 }
 
-std::vector<Tensor> reference(const Tensor& prediction, const Sizes& s, const DiffusionTargets& t,
-                              double normalizer) {
+std::vector<Tensor> diffusion_loss_reference(const Tensor& prediction, const DiffusionLossSizes& s,
+                                             const DiffusionTargets& t, double normalizer) {
   double total = 0;
   Tensor errors = zeros({s.samples}, DType::kFloat64), bounds = zeros({s.samples}, DType::kFloat64);
   for (std::int64_t b = 0; b < s.samples; ++b) {
@@ -84,7 +84,7 @@ std::vector<Tensor> reference(const Tensor& prediction, const Sizes& s, const Di
   return {full({}, total / normalizer, DType::kFloat64), errors, bounds};
 }
 
-Shape predictions_of(const Sizes& s) {
+Shape predictions_of(const DiffusionLossSizes& s) {
   return {s.samples, s.elements * (s.has_variance ? 2 : 1)};
 }
 
@@ -92,8 +92,10 @@ Shape predictions_of(const Sizes& s) {
 
 OP_CASES(diffusion_loss) {
   OpCases cases;
-  for (const Sizes& s : {Sizes{1, 1}, Sizes{0, 4}, Sizes{2, 7}, Sizes{3, 300}, Sizes{4, 33, false}}) {
-    const DiffusionTargets targets = some_targets(s, /*noise_counts=*/false);
+  for (const DiffusionLossSizes& s :
+       {DiffusionLossSizes{1, 1}, DiffusionLossSizes{0, 4}, DiffusionLossSizes{2, 7},
+        DiffusionLossSizes{3, 300}, DiffusionLossSizes{4, 33, false}}) {
+    const DiffusionTargets targets = some_diffusion_targets(s, /*noise_counts=*/false);
     cases.push_back(
         {.name = to_string(predictions_of(s)) + (s.has_variance ? "" : " without variance"),
          .inputs = {uniform(predictions_of(s), -1.0, 1.0)},
@@ -101,7 +103,7 @@ OP_CASES(diffusion_loss) {
              [=](const Inputs& in) { return Outputs{diffusion_loss(in[0], like(targets, in[0]), 3.0).loss}; },
          .reference =
              [=](const std::vector<Tensor>& in) {
-               return std::vector<Tensor>{reference(in[0], s, targets, 3.0)[0]};
+               return std::vector<Tensor>{diffusion_loss_reference(in[0], s, targets, 3.0)[0]};
              },
          .units = 64});
   }
@@ -109,11 +111,11 @@ OP_CASES(diffusion_loss) {
 }
 
 TEST_CASE("ops: diffusion_loss: the parts of each sample, and a bound that trains the variance alone") {
-  const Sizes s{4, 9};
-  const DiffusionTargets targets = some_targets(s, /*noise_counts=*/true);
+  const DiffusionLossSizes s{4, 9};
+  const DiffusionTargets targets = some_diffusion_targets(s, /*noise_counts=*/true);
   Variable prediction(uniform(predictions_of(s), -1.0, 1.0), true);
   const DiffusionLoss result = diffusion_loss(prediction, targets, 2.0);
-  const std::vector<Tensor> expected = reference(prediction.value(), s, targets, 2.0);
+  const std::vector<Tensor> expected = diffusion_loss_reference(prediction.value(), s, targets, 2.0);
   CHECK(result.loss.value().item() == Approx(expected[0].item()).epsilon(1e-12));
   for (std::int64_t b = 0; b < s.samples; ++b) {
     CHECK(result.squared_error.data<double>()[b] == Approx(expected[1].data<double>()[b]).epsilon(1e-12));
@@ -125,7 +127,7 @@ TEST_CASE("ops: diffusion_loss: the parts of each sample, and a bound that train
     const auto at = [&](double step) {
       const Tensor moved = prediction.value().clone();
       moved.data<double>()[i] += step;
-      return reference(moved, s, targets, 2.0)[0].item();
+      return diffusion_loss_reference(moved, s, targets, 2.0)[0].item();
     };
     return (at(kStep) - at(-kStep)) / (2 * kStep);
   };
@@ -140,8 +142,8 @@ TEST_CASE("ops: diffusion_loss: the parts of each sample, and a bound that train
 }
 
 TEST_CASE("ops: diffusion_loss refuses what does not fit") {
-  const Sizes s{2, 3};
-  const DiffusionTargets targets = some_targets(s, true);
+  const DiffusionLossSizes s{2, 3};
+  const DiffusionTargets targets = some_diffusion_targets(s, true);
   const Variable prediction(normal(predictions_of(s)));
   CHECK_NOTHROW(diffusion_loss(prediction, targets));
   CHECK_THROWS_AS(diffusion_loss(Variable(normal({2, 5})), targets), ShapeError);

@@ -18,7 +18,7 @@ using namespace moh::test;
 namespace {
 
 /// Targets of which about every third is ignored.
-Tensor some_targets(const Shape& shape, std::int64_t bound) {
+Tensor some_divergence_targets(const Shape& shape, std::int64_t bound) {
   Tensor targets = empty(shape, DType::kInt64);
   for (std::int64_t i = 0; i < targets.numel(); ++i)
     targets.data<std::int64_t>()[i] = i % 3 == 1 ? kIgnoredTarget : i * 7 % bound;
@@ -35,8 +35,8 @@ std::vector<double> log_softmax(const double* row, std::int64_t width, double te
   return logs;
 }
 
-std::vector<Tensor> reference(const std::vector<Tensor>& in, const Tensor& teacher, const Tensor& targets,
-                              const KlDivergenceOptions& o) {
+std::vector<Tensor> kl_divergence_reference(const std::vector<Tensor>& in, const Tensor& teacher,
+                                            const Tensor& targets, const KlDivergenceOptions& o) {
   const std::int64_t width = in[0].dim(-1);
   double total = 0;
   for (std::int64_t i = 0; i < (width > 0 ? in[0].numel() / width : 0); ++i) {
@@ -56,7 +56,7 @@ constexpr double kGoldenGradient[] = {
     -0.0458497640376585, -0.11326042479011818, 0.34517542039727067, -0.18606523156949392, 0.0, 0.0, 0.0, 0.0,
     0.10228243283010291, -0.07155353805791398, 0.05426857230955781, -0.08499746708174671};
 
-std::vector<float> values_of(const Tensor& x) {
+std::vector<float> divergence_values_of(const Tensor& x) {
   const auto span = x.span<float>();
   return {span.begin(), span.end()};
 }
@@ -76,20 +76,21 @@ OP_CASES(kl_divergence) {
     const Shape shape{std::span<const std::int64_t>(extents)};
     const Tensor teacher = uniform(shape, -4.0, 4.0, 5);
     for (const double temperature : {1.0, 2.5}) {
-      const Tensor targets = temperature > 1 ? some_targets(s.targets, s.width) : Tensor();
+      const Tensor targets = temperature > 1 ? some_divergence_targets(s.targets, s.width) : Tensor();
       const KlDivergenceOptions options{.temperature = temperature, .normalizer = 3.0, .keep_teacher = true};
-      cases.push_back(
-          {.name = to_string(shape) + (temperature > 1 ? " softened, some ignored" : ""),
-           .inputs = {uniform(shape, -4.0, 4.0)},
-           .run =
-               [=](const Inputs& in) {
-                 const Tensor theirs = teacher.to(in[0].dtype()).to(in[0].device());
-                 const Tensor ids = targets.defined() ? targets.to(in[0].device()) : Tensor();
-                 return Outputs{kl_divergence(in[0], theirs, ids, options)};
-               },
-           .reference =
-               [=](const std::vector<Tensor>& in) { return reference(in, teacher, targets, options); },
-           .gradient_scale = 0.1});  // the two softmaxes cancel
+      cases.push_back({.name = to_string(shape) + (temperature > 1 ? " softened, some ignored" : ""),
+                       .inputs = {uniform(shape, -4.0, 4.0)},
+                       .run =
+                           [=](const Inputs& in) {
+                             const Tensor theirs = teacher.to(in[0].dtype()).to(in[0].device());
+                             const Tensor ids = targets.defined() ? targets.to(in[0].device()) : Tensor();
+                             return Outputs{kl_divergence(in[0], theirs, ids, options)};
+                           },
+                       .reference =
+                           [=](const std::vector<Tensor>& in) {
+                             return kl_divergence_reference(in, teacher, targets, options);
+                           },
+                       .gradient_scale = 0.1});  // the two softmaxes cancel
     }
   }
   return cases;
@@ -113,7 +114,8 @@ TEST_CASE("ops: kl_divergence is 0, with a gradient of 0, where student and teac
   const Variable loss = kl_divergence(x, logits.clone(), Tensor(), {.temperature = 3});
   CHECK(std::abs(loss.value().item()) < 1e-6);
   loss.backward();
-  for (const float g : values_of(x.grad())) CHECK(std::abs(g) < 1e-8F);  // one product of two is fused
+  for (const float g : divergence_values_of(x.grad()))
+    CHECK(std::abs(g) < 1e-8F);  // one product of two is fused
 }
 
 TEST_CASE(
@@ -123,7 +125,7 @@ TEST_CASE(
                theirs = normal({kRows, kWidth}, 3).to(DType::kFloat32), ids = zeros({kRows}, DType::kInt64);
   const Variable leaf(values, true), kept(values, true);
   add(cross_entropy(kept, ids), kl_divergence(kept, theirs, ids, {.keep_teacher = true})).backward();
-  const std::vector<float> expected = values_of(kept.grad());
+  const std::vector<float> expected = divergence_values_of(kept.grad());
   {
     const Variable x = scale(leaf, 1.0);
     Tensor teacher = theirs.clone();
@@ -136,7 +138,7 @@ TEST_CASE(
     // scale makes one gradient of the logits' size.
     CHECK(CpuAllocator::instance().stats().total.peak_bytes - before <= kBytes + 65536);
   }
-  CHECK(values_of(leaf.grad()) == expected);
+  CHECK(divergence_values_of(leaf.grad()) == expected);
 }
 
 TEST_CASE("ops: kl_divergence is right for huge and masked logits, and says what is not a number") {

@@ -28,7 +28,8 @@ Tensor targets_of(const Shape& shape, std::int64_t bound, DType dtype) {
 
 /// The mean of -log p over a distribution with 1 - eps for the target and eps / (V - 1) for each other label,
 /// and the target's -log p.
-std::vector<Tensor> reference(const std::vector<Tensor>& in, double smoothing, double normalizer) {
+std::vector<Tensor> smoothed_cross_entropy_reference(const std::vector<Tensor>& in, double smoothing,
+                                                     double normalizer) {
   const std::int64_t width = in[0].dim(-1);
   const Tensor ids = in[1].to(DType::kInt64);
   double loss = 0, nll = 0;
@@ -64,20 +65,21 @@ OP_CASES(smoothed_cross_entropy) {
     const Tensor logits = uniform(Shape(std::span<const std::int64_t>(extents)), -4.0, 4.0);
     for (const bool consumed : {false, true}) {
       const DType dtype = consumed ? DType::kInt32 : DType::kInt64;
-      cases.push_back(
-          {.name = to_string(logits.shape()) + " by " + std::to_string(s.smoothing) +
-                   (consumed ? " consumed" : " kept"),
-           .inputs = {logits, targets_of(s.targets, s.width, dtype)},
-           .run =
-               [=, smoothing = s.smoothing](const Inputs& in) {
-                 // The result of an op is consumed, a leaf is not.
-                 const Variable x = consumed ? scale(in[0], 1.0) : in[0];
-                 const SmoothedLoss y =
-                     smoothed_cross_entropy(x, in[1].value(), {.smoothing = smoothing, .normalizer = 3.0});
-                 return Outputs{y.loss, Variable(y.nll)};
-               },
-           .reference = [smoothing = s.smoothing](
-                            const std::vector<Tensor>& in) { return reference(in, smoothing, 3.0); }});
+      cases.push_back({.name = to_string(logits.shape()) + " by " + std::to_string(s.smoothing) +
+                               (consumed ? " consumed" : " kept"),
+                       .inputs = {logits, targets_of(s.targets, s.width, dtype)},
+                       .run =
+                           [=, smoothing = s.smoothing](const Inputs& in) {
+                             // The result of an op is consumed, a leaf is not.
+                             const Variable x = consumed ? scale(in[0], 1.0) : in[0];
+                             const SmoothedLoss y = smoothed_cross_entropy(
+                                 x, in[1].value(), {.smoothing = smoothing, .normalizer = 3.0});
+                             return Outputs{y.loss, Variable(y.nll)};
+                           },
+                       .reference =
+                           [smoothing = s.smoothing](const std::vector<Tensor>& in) {
+                             return smoothed_cross_entropy_reference(in, smoothing, 3.0);
+                           }});
     }
   }
   return cases;

@@ -21,7 +21,8 @@ Tensor some_distributions(const Shape& shape) {
   return targets;
 }
 
-std::vector<Tensor> reference(const Tensor& logits, const Tensor& targets, double normalizer) {
+std::vector<Tensor> soft_cross_entropy_reference(const Tensor& logits, const Tensor& targets,
+                                                 double normalizer) {
   const std::int64_t width = logits.dim(-1);
   double total = 0;
   for (std::int64_t i = 0; i < (width > 0 ? logits.numel() / width : 0); ++i) {
@@ -48,7 +49,8 @@ OP_CASES(soft_cross_entropy) {
                const DType dtype = accumulate_dtype(in[0].value().dtype());
                return Outputs{soft_cross_entropy(in[0], targets.to(dtype).to(in[0].device()), 3.0)};
              },
-         .reference = [=](const std::vector<Tensor>& in) { return reference(in[0], targets, 3.0); },
+         .reference =
+             [=](const std::vector<Tensor>& in) { return soft_cross_entropy_reference(in[0], targets, 3.0); },
          .gradient_scale = 0.1});  // the softmax and the target cancel
   }
   return cases;

@@ -13,7 +13,7 @@ using namespace moh::test;
 
 namespace {
 
-struct Sizes {
+struct GatherHeadsSizes {
   std::int64_t batch, tokens, heads, groups, each, head_dim;
 
   Shape of_heads() const { return {batch, tokens, heads, head_dim}; }
@@ -21,11 +21,11 @@ struct Sizes {
 };
 
 /// No token, one head, an odd width, whole vectors, all heads selected, more than a chunk of tokens.
-constexpr Sizes kSizes[] = {{1, 0, 4, 2, 1, 3},  {1, 1, 1, 1, 1, 1},  {2, 3, 6, 2, 2, 5},
-                            {1, 5, 8, 4, 1, 32}, {1, 4, 4, 2, 2, 19}, {1, 1100, 6, 3, 1, 16}};
+constexpr GatherHeadsSizes kSizes[] = {{1, 0, 4, 2, 1, 3},  {1, 1, 1, 1, 1, 1},  {2, 3, 6, 2, 2, 5},
+                                       {1, 5, 8, 4, 1, 32}, {1, 4, 4, 2, 2, 19}, {1, 1100, 6, 3, 1, 16}};
 
 /// `each` heads of each group, different ones for different tokens; none of some groups.
-Tensor selection(const Sizes& s) {
+Tensor selection(const GatherHeadsSizes& s) {
   Tensor selected = zeros({s.batch, s.tokens, s.heads}, DType::kUInt8);
   const std::int64_t size = s.heads / s.groups;
   for (std::int64_t i = 0; i < s.batch * s.tokens * s.groups; ++i) {
@@ -38,19 +38,19 @@ Tensor selection(const Sizes& s) {
 }
 
 /// The slots of selection() on a device.
-Tensor slots_on(const Sizes& s, Device device) {
+Tensor slots_on(const GatherHeadsSizes& s, Device device) {
   return head_slots(selection(s).to(device), s.groups, s.each);
 }
 
 /// Calls body(head, slot) for all slots, heads and slots counted through all tokens.
 template <class Body>
-void for_each_slot(const Sizes& s, const Body& body) {
+void for_each_slot(const GatherHeadsSizes& s, const Body& body) {
   const Tensor slots = slots_on(s, kCpu);
   for (std::int64_t i = 0; i < slots.numel(); ++i)
     body(i / (s.groups * s.each) * s.heads + slots.data<std::int32_t>()[i], i);
 }
 
-Tensor gathered(const Tensor& x, const Sizes& s) {
+Tensor gathered(const Tensor& x, const GatherHeadsSizes& s) {
   Tensor y = empty(s.of_slots(), DType::kFloat64);
   for_each_slot(s, [&](std::int64_t head, std::int64_t slot) {
     for (std::int64_t j = 0; j < s.head_dim; ++j)
@@ -60,7 +60,7 @@ Tensor gathered(const Tensor& x, const Sizes& s) {
 }
 
 /// Without gates they are 1.
-Tensor scattered(const Tensor& y, const Tensor& gates, const Sizes& s) {
+Tensor scattered(const Tensor& y, const Tensor& gates, const GatherHeadsSizes& s) {
   Tensor x = zeros(s.of_heads(), DType::kFloat64);
   for_each_slot(s, [&](std::int64_t head, std::int64_t slot) {
     const double gate = gates.defined() ? gates.data<double>()[head] : 1.0;
@@ -72,7 +72,7 @@ Tensor scattered(const Tensor& y, const Tensor& gates, const Sizes& s) {
 
 /// Gradients of scatter_heads with respect to y and gates.
 std::vector<Tensor> scatter_gradients(const Tensor& y, const Tensor& gates, const Tensor& dx,
-                                      const Sizes& s) {
+                                      const GatherHeadsSizes& s) {
   Tensor dy = empty_like(y), d_gates = zeros(gates.shape(), DType::kFloat64);
   for_each_slot(s, [&](std::int64_t head, std::int64_t slot) {
     for (std::int64_t j = 0; j < s.head_dim; ++j) {
@@ -85,7 +85,7 @@ std::vector<Tensor> scatter_gradients(const Tensor& y, const Tensor& gates, cons
 }
 
 /// The slots, and their sum with the gates of their heads.
-Tensor with_sum(const Tensor& y, const Tensor& gates, const Sizes& s) {
+Tensor with_sum(const Tensor& y, const Tensor& gates, const GatherHeadsSizes& s) {
   const std::int64_t slots = s.groups * s.each, d = s.head_dim;
   Tensor z = zeros({s.batch, s.tokens, slots + 1, d}, DType::kFloat64);
   for_each_slot(s, [&](std::int64_t head, std::int64_t slot) {
@@ -100,7 +100,8 @@ Tensor with_sum(const Tensor& y, const Tensor& gates, const Sizes& s) {
 }
 
 /// Gradients of append_slot_sum with respect to y and gates.
-std::vector<Tensor> sum_gradients(const Tensor& y, const Tensor& gates, const Tensor& dz, const Sizes& s) {
+std::vector<Tensor> sum_gradients(const Tensor& y, const Tensor& gates, const Tensor& dz,
+                                  const GatherHeadsSizes& s) {
   const std::int64_t slots = s.groups * s.each, d = s.head_dim;
   Tensor dy = empty_like(y), d_gates = zeros(gates.shape(), DType::kFloat64);
   for_each_slot(s, [&](std::int64_t head, std::int64_t slot) {
@@ -114,7 +115,7 @@ std::vector<Tensor> sum_gradients(const Tensor& y, const Tensor& gates, const Te
   return {dy, d_gates};
 }
 
-std::string name_of(const Sizes& s) {
+std::string name_of(const GatherHeadsSizes& s) {
   return to_string(s.of_heads()) + ", " + std::to_string(s.each) + " of each of " + std::to_string(s.groups) +
          " groups";
 }
@@ -123,11 +124,11 @@ constexpr std::int64_t kManyElements = 20000;  // gradients in closed form
 
 /// Cases of an op of slots with gates.
 OpCases gated_cases(Variable (*op)(const Variable&, const Variable&, const Tensor&),
-                    Tensor (*reference)(const Tensor&, const Tensor&, const Sizes&),
+                    Tensor (*reference)(const Tensor&, const Tensor&, const GatherHeadsSizes&),
                     std::vector<Tensor> (*gradients)(const Tensor&, const Tensor&, const Tensor&,
-                                                     const Sizes&)) {
+                                                     const GatherHeadsSizes&)) {
   OpCases cases;
-  for (const Sizes& s : kSizes) {
+  for (const GatherHeadsSizes& s : kSizes) {
     cases.push_back(
         {.name = name_of(s),
          .inputs = {normal(s.of_slots()), uniform({s.batch, s.tokens, s.heads}, 0.5, 1.5)},
@@ -146,7 +147,7 @@ OpCases gated_cases(Variable (*op)(const Variable&, const Variable&, const Tenso
 
 OP_CASES(gather_heads) {
   OpCases cases;
-  for (const Sizes& s : kSizes) {
+  for (const GatherHeadsSizes& s : kSizes) {
     cases.push_back(
         {.name = name_of(s),
          .inputs = {normal(s.of_heads())},
@@ -169,7 +170,7 @@ OP_CASES(append_slot_sum) {
 }
 
 TEST_CASE("ops: gathering copies bits, and scattering with gates of 1 returns them") {
-  const Sizes s{1, 2, 4, 2, 1, 3};
+  const GatherHeadsSizes s{1, 2, 4, 2, 1, 3};
   const Tensor x = normal(s.of_heads()).to(DType::kFloat32);
   x.data<float>()[0] = std::nanf("");
   x.data<float>()[4] = HUGE_VALF;
@@ -184,7 +185,7 @@ TEST_CASE("ops: gathering copies bits, and scattering with gates of 1 returns th
 }
 
 TEST_CASE("ops: heads and slots that do not fit are refused") {
-  const Sizes s{2, 3, 4, 2, 1, 5};
+  const GatherHeadsSizes s{2, 3, 4, 2, 1, 5};
   const Variable x(normal(s.of_heads())), y(normal(s.of_slots())), gates(normal({2, 3, 4}));
   const Tensor slots = slots_on(s, kCpu);
   CHECK_THROWS_WITH(

@@ -70,7 +70,7 @@ double squared_variation(const Numbers& importance, const RouterOptions& o, cons
 }
 
 /// Gates of routed heads alone (no shared ones), and the loss.
-std::vector<Tensor> reference(const Tensor& logits, const RouterOptions& o, const Given& given) {
+std::vector<Tensor> head_balance_reference(const Tensor& logits, const RouterOptions& o, const Given& given) {
   const std::int64_t routed = o.routed();
   Tensor gates = zeros({kTokens, routed}, DType::kFloat64);
   Numbers importance(routed);
@@ -106,7 +106,7 @@ OpCase case_of(const std::string& name, const RouterOptions& o, const Given& giv
                                 placed_like(given.balance_load, in[0]), placed_like(given.bias, in[0]));
                 return Outputs{r.gates, r.balance};
               },
-          .reference = [=](const std::vector<Tensor>& in) { return reference(in[0], o, given); },
+          .reference = [=](const std::vector<Tensor>& in) { return head_balance_reference(in[0], o, given); },
           .gradient_scale = 0.1,  // with K = 1 they are 0, the difference of numbers of this size
           .low_precision = false};
 }

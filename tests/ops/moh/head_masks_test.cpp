@@ -14,7 +14,7 @@ using namespace moh::test;
 
 namespace {
 
-constexpr std::int64_t kHeads = 6;
+constexpr std::int64_t kMaskedHeads = 6;
 
 double draw_of(RandomKey key, std::uint64_t h) {
   return random_uniform(key, h) + hard_concrete::kHalfStep;
@@ -43,7 +43,7 @@ std::vector<double> log_alpha(const Tensor& scores, double count) {
 }
 
 Tensor expected_masks(const Tensor& scores, double count, RandomKey key) {
-  Tensor z = empty({kHeads}, DType::kFloat64);
+  Tensor z = empty({kMaskedHeads}, DType::kFloat64);
   const std::vector<double> alpha = log_alpha(scores, count);
   for (std::size_t h = 0; h < alpha.size(); ++h)
     z.data<double>()[h] = hard_concrete::sample(alpha[h], draw_of(key, h)).z;
@@ -64,7 +64,7 @@ RandomKey smooth_key(const Tensor& scores, double count) {
 OP_CASES(head_masks) {
   OpCases cases;
   for (const double count : {3.0, 4.5}) {
-    const Tensor scores = uniform({kHeads}, -0.05, 0.05);
+    const Tensor scores = uniform({kMaskedHeads}, -0.05, 0.05);
     const RandomKey key = smooth_key(scores, count);
     cases.push_back(
         {.name = "of " + std::to_string(count),
@@ -83,7 +83,7 @@ OP_CASES(head_masks) {
 TEST_CASE("moh: as many heads are unmasked as is asked, whatever the scores") {
   constexpr int kTimes = 4000;
   for (const auto& [spread, count] : {std::pair{0.0, 2.0}, {0.1, 2.0}, {3.0, 4.0}, {1e4, 3.0}}) {
-    const Tensor scores = normal({kHeads});
+    const Tensor scores = normal({kMaskedHeads});
     scores.scale(spread);
     double on = 0;
     for (int i = 0; i < kTimes; ++i) {
@@ -97,16 +97,16 @@ TEST_CASE("moh: as many heads are unmasked as is asked, whatever the scores") {
 }
 
 TEST_CASE("moh: adding to all scores changes no mask, and so their gradient sums to 0") {
-  const Tensor scores = normal({kHeads});
+  const Tensor scores = normal({kMaskedHeads});
   scores.scale(0.05);
   const Tensor shifted = empty_like(scores);
-  for (std::int64_t h = 0; h < kHeads; ++h) shifted.data<double>()[h] = scores.data<double>()[h] + 0.7;
+  for (std::int64_t h = 0; h < kMaskedHeads; ++h) shifted.data<double>()[h] = scores.data<double>()[h] + 0.7;
   const Variable a(scores, true), b(shifted);
   const RandomKey key = smooth_key(scores, 3);
   const Variable z = head_masks(a, scalar(3), key), same = head_masks(b, scalar(3), key);
-  for (std::int64_t h = 0; h < kHeads; ++h)
+  for (std::int64_t h = 0; h < kMaskedHeads; ++h)
     CHECK(z.value().data<double>()[h] == Approx(same.value().data<double>()[h]).margin(1e-9));
-  z.backward(normal({kHeads}, 3));
+  z.backward(normal({kMaskedHeads}, 3));
   double sum = 0, largest = 0;
   for (const double g : a.grad().span<double>()) {
     sum += g;
@@ -117,7 +117,7 @@ TEST_CASE("moh: adding to all scores changes no mask, and so their gradient sums
 }
 
 TEST_CASE("moh: masks that cannot be are refused") {
-  const Variable scores(normal({kHeads}));
+  const Variable scores(normal({kMaskedHeads}));
   CHECK_THROWS_WITH(head_masks(scores, scalar(6), {}),
                     "head_masks: count: expected above 0, below the 6 heads, found 6.000000");
   CHECK_THROWS_AS(head_masks(scores, scalar(0), {}), ValueError);

@@ -14,7 +14,7 @@ using namespace moh::test;
 
 namespace {
 
-constexpr std::int64_t kTokens = 7;
+constexpr std::int64_t kHeadRouterTokens = 7;
 
 std::vector<double> softmax(const double* z, std::int64_t n) {
   std::vector<double> p(z, z + n);
@@ -54,13 +54,13 @@ std::vector<double> softmax_of_groups(std::vector<double> p, const RouterOptions
 }
 
 /// The equations of route_heads, token by token: gates, then the balance loss, of `given` loads if there are.
-std::vector<Tensor> reference(const std::vector<Tensor>& in, const RouterOptions& o,
-                              const Tensor& given = {}) {
+std::vector<Tensor> head_router_reference(const std::vector<Tensor>& in, const RouterOptions& o,
+                                          const Tensor& given = {}) {
   const std::int64_t experts = o.heads - o.num_shared;
   const bool paper = o.scaling == GateScaling::kPaper;
-  Tensor gates = zeros({kTokens, o.heads}, DType::kFloat64);
+  Tensor gates = zeros({kHeadRouterTokens, o.heads}, DType::kFloat64);
   std::vector<double> load(experts), mean(experts);
-  for (std::int64_t t = 0; t < kTokens; ++t) {
+  for (std::int64_t t = 0; t < kHeadRouterTokens; ++t) {
     double* g = gates.data<double>() + t * o.heads;
     const bool both = o.num_shared > 0 && o.top_k > 0;
     std::vector<double> w = {paper && both ? 0.5 : 1.0, paper && both ? 0.5 : 1.0};
@@ -80,11 +80,11 @@ std::vector<Tensor> reference(const std::vector<Tensor>& in, const RouterOptions
     for (std::int64_t e : best_of_groups(p, o)) kept += p[e];
     for (std::int64_t e : best_of_groups(p, o)) {
       g[o.num_shared + e] = shares ? p[e] / kept : w[1] * (paper ? p[e] : o.top_k * p[e] / kept);
-      load[e] += 1.0 / kTokens;
+      load[e] += 1.0 / kHeadRouterTokens;
     }
     for (std::int64_t e = 0; e < experts; ++e) {
       const auto group = p.begin() + e / o.group_routed() * o.group_routed();
-      mean[e] += p[e] / std::accumulate(group, group + o.group_routed(), 0.0) / kTokens;
+      mean[e] += p[e] / std::accumulate(group, group + o.group_routed(), 0.0) / kHeadRouterTokens;
     }
   }
   if (o.top_k == 0) return {gates};
@@ -94,7 +94,7 @@ std::vector<Tensor> reference(const std::vector<Tensor>& in, const RouterOptions
   return {gates, full({}, factor * dot / static_cast<double>(o.groups), DType::kFloat64)};
 }
 
-std::vector<Tensor> logits_for(const RouterOptions& o, std::int64_t tokens = kTokens) {
+std::vector<Tensor> logits_for(const RouterOptions& o, std::int64_t tokens = kHeadRouterTokens) {
   const RouterWidths widths = router_widths(o);
   const auto make = [&](std::int64_t width, std::uint64_t seed) {
     return width > 0 ? normal({tokens, width}, seed) : Tensor();
@@ -102,7 +102,7 @@ std::vector<Tensor> logits_for(const RouterOptions& o, std::int64_t tokens = kTo
   return {make(widths.shared, 1), make(widths.routed, 2), make(widths.type, 3)};
 }
 
-Routing route(const Inputs& in, const RouterOptions& o, std::int64_t tokens = kTokens,
+Routing route(const Inputs& in, const RouterOptions& o, std::int64_t tokens = kHeadRouterTokens,
               const Tensor& order = {}) {
   return route_heads(in[0], in[1], in[2], tokens, o, order);
 }
@@ -146,14 +146,15 @@ Tensor placed(const Tensor& x, const Heads& order) {
 /// The logits of logits_for() as route_heads_packed() takes them.
 Tensor beside(const std::vector<Tensor>& logits) {
   std::vector<double> values;
-  for (std::int64_t t = 0; t < kTokens; ++t) {
+  for (std::int64_t t = 0; t < kHeadRouterTokens; ++t) {
     for (const Tensor& part : {logits[1], logits[2], logits[0]}) {
       if (!part.defined()) continue;
       const std::span<const double> row = part.slice(t, t + 1).span<double>();
       values.insert(values.end(), row.begin(), row.end());
     }
   }
-  return tensor_of<double>({kTokens, static_cast<std::int64_t>(values.size()) / kTokens}, values);
+  return tensor_of<double>({kHeadRouterTokens, static_cast<std::int64_t>(values.size()) / kHeadRouterTokens},
+                           values);
 }
 
 /// The logits that lie beside each other, as logits_for() has them.
@@ -162,7 +163,7 @@ std::vector<Tensor> apart(const Tensor& packed, const RouterOptions& o) {
   std::int64_t begin = 0;
   const auto take = [&](std::int64_t width) {
     if (width == 0) return Tensor();
-    Tensor part = empty({kTokens, width}, DType::kFloat64);
+    Tensor part = empty({kHeadRouterTokens, width}, DType::kFloat64);
     for (std::int64_t i = 0; i < part.numel(); ++i)
       part.data<double>()[i] = packed.data<double>()[i / width * packed.dim(1) + begin + i % width];
     begin += width;
@@ -187,18 +188,18 @@ OP_CASES(route_heads) {
         const std::vector<Tensor> logits = logits_for(o);
         // One head alone has no logits, and so nothing to differentiate.
         if (!logits[0].defined() && !logits[1].defined() && !logits[2].defined()) continue;
-        cases.push_back({.name = std::to_string(heads) + " heads, " + std::to_string(shared) +
-                                 " shared, top " + std::to_string(top_k) +
-                                 (scaling == GateScaling::kPaper ? ", paper" : ", code") +
-                                 (two_stage ? ", two-stage" : ""),
-                         .inputs = logits,
-                         .run =
-                             [o](const Inputs& in) {
-                               const Routing r = route(in, o);
-                               return r.balance.defined() ? Outputs{r.gates, r.balance} : Outputs{r.gates};
-                             },
-                         .reference = [o](const std::vector<Tensor>& in) { return reference(in, o); },
-                         .low_precision = false});
+        cases.push_back(
+            {.name = std::to_string(heads) + " heads, " + std::to_string(shared) + " shared, top " +
+                     std::to_string(top_k) + (scaling == GateScaling::kPaper ? ", paper" : ", code") +
+                     (two_stage ? ", two-stage" : ""),
+             .inputs = logits,
+             .run =
+                 [o](const Inputs& in) {
+                   const Routing r = route(in, o);
+                   return r.balance.defined() ? Outputs{r.gates, r.balance} : Outputs{r.gates};
+                 },
+             .reference = [o](const std::vector<Tensor>& in) { return head_router_reference(in, o); },
+             .low_precision = false});
       }
     }
   }
@@ -210,12 +211,13 @@ OP_CASES(route_heads) {
                      .run =
                          [=](const Inputs& in) {
                            const Variable& any = in[0].defined() ? in[0] : in[1];
-                           const Routing r = route(in, o, kTokens, head_order(o.heads, shared, any.device()));
+                           const Routing r =
+                               route(in, o, kHeadRouterTokens, head_order(o.heads, shared, any.device()));
                            return r.balance.defined() ? Outputs{r.gates, r.balance} : Outputs{r.gates};
                          },
                      .reference =
                          [=](const std::vector<Tensor>& in) {
-                           std::vector<Tensor> outputs = reference(in, o);
+                           std::vector<Tensor> outputs = head_router_reference(in, o);
                            outputs[0] = placed(outputs[0], order_of(o, shared));
                            return outputs;
                          },
@@ -232,7 +234,8 @@ OP_CASES(route_heads) {
                const Routing r = route_heads_packed(in[0], o);
                return Outputs{r.gates, r.balance};
              },
-         .reference = [o](const std::vector<Tensor>& in) { return reference(apart(in[0], o), o); },
+         .reference =
+             [o](const std::vector<Tensor>& in) { return head_router_reference(apart(in[0], o), o); },
          .low_precision = false});
   }
   for (auto [heads, shared, top_k, groups] : std::vector<std::array<std::int64_t, 4>>{
@@ -241,34 +244,35 @@ OP_CASES(route_heads) {
       RouterOptions o{heads, shared, top_k, scaling};
       o.groups = groups;
       if (scaling == GateScaling::kPaper) o.balance_loss = BalanceLoss::kPaper;
-      cases.push_back({.name = std::to_string(o.group_top_k()) + " of " + std::to_string(o.group_routed()) +
-                               " in each of " + std::to_string(groups) + " groups" +
-                               (scaling == GateScaling::kPaper  ? ", paper"
-                                : scaling == GateScaling::kCode ? ", code"
-                                                                : ", shares"),
-                       .inputs = logits_for(o),
-                       .run =
-                           [o](const Inputs& in) {
-                             const Routing r = route(in, o);
-                             return Outputs{r.gates, r.balance};
-                           },
-                       .reference = [o](const std::vector<Tensor>& in) { return reference(in, o); },
-                       .low_precision = false});
+      cases.push_back(
+          {.name = std::to_string(o.group_top_k()) + " of " + std::to_string(o.group_routed()) +
+                   " in each of " + std::to_string(groups) + " groups" +
+                   (scaling == GateScaling::kPaper  ? ", paper"
+                    : scaling == GateScaling::kCode ? ", code"
+                                                    : ", shares"),
+           .inputs = logits_for(o),
+           .run =
+               [o](const Inputs& in) {
+                 const Routing r = route(in, o);
+                 return Outputs{r.gates, r.balance};
+               },
+           .reference = [o](const std::vector<Tensor>& in) { return head_router_reference(in, o); },
+           .low_precision = false});
     }
   }
   for (const RouterOptions& o : {RouterOptions{6, 3, 2}, RouterOptions{5, 0, 2, GateScaling::kPaper}}) {
     const Tensor load = uniform({o.heads - o.num_shared}, 0.1, 0.9, 4);
-    cases.push_back({.name = std::to_string(o.num_shared) + " shared heads, the loads of other tokens",
-                     .inputs = logits_for(o),
-                     .run =
-                         [=](const Inputs& in) {
-                           const Tensor given = load.to(in[1].dtype()).to(in[1].device());
-                           const Routing r =
-                               route_heads(in[0], in[1], in[2], kTokens, o, {}, {}, kCpu, given);
-                           return Outputs{r.gates, r.balance};
-                         },
-                     .reference = [=](const std::vector<Tensor>& in) { return reference(in, o, load); },
-                     .low_precision = false});
+    cases.push_back(
+        {.name = std::to_string(o.num_shared) + " shared heads, the loads of other tokens",
+         .inputs = logits_for(o),
+         .run =
+             [=](const Inputs& in) {
+               const Tensor given = load.to(in[1].dtype()).to(in[1].device());
+               const Routing r = route_heads(in[0], in[1], in[2], kHeadRouterTokens, o, {}, {}, kCpu, given);
+               return Outputs{r.gates, r.balance};
+             },
+         .reference = [=](const std::vector<Tensor>& in) { return head_router_reference(in, o, load); },
+         .low_precision = false});
   }
   return cases;
 }
@@ -279,8 +283,8 @@ TEST_CASE("moh: shared heads that are not the first ones are the same as permuti
     const Heads shared = {4, 1}, order = {1, 4, 0, 2, 3, 5};
     const std::vector<Tensor> logits = logits_for(first);
     Inputs a = variables(logits), b = variables(logits);
-    const Routing plain = route(a, first), moved = route(b, first, kTokens, head_order(6, shared));
-    const Tensor dy = normal({kTokens, 6}, 9);
+    const Routing plain = route(a, first), moved = route(b, first, kHeadRouterTokens, head_order(6, shared));
+    const Tensor dy = normal({kHeadRouterTokens, 6}, 9);
     plain.gates.backward(dy);
     moved.gates.backward(placed(dy, order));
     const auto same = [](const Tensor& x, const Tensor& y) {
@@ -304,7 +308,7 @@ TEST_CASE("moh: an order of heads is a permutation of the layer's heads") {
                     "head_order: shared_heads: expected heads from 0 to 4, each once, found 5");
   CHECK_THROWS_AS(head_order(5, Heads{1, 1}), ValueError);
   const RouterOptions o{5, 2, 1};
-  CHECK_THROWS_AS(route(variables(logits_for(o)), o, kTokens, head_order(4, Heads{1})), ShapeError);
+  CHECK_THROWS_AS(route(variables(logits_for(o)), o, kHeadRouterTokens, head_order(4, Heads{1})), ShapeError);
 }
 
 TEST_CASE("moh: float32 routing agrees with float64") {
@@ -337,7 +341,7 @@ TEST_CASE("moh: gates sum to w_1 S + w_2 K, and each token keeps S + K heads") {
   const RouterOptions o{8, 3, 2};
   const std::vector<Tensor> logits = logits_for(o);
   const Routing r = route(variables(logits), o);
-  for (std::int64_t t = 0; t < kTokens; ++t) {
+  for (std::int64_t t = 0; t < kHeadRouterTokens; ++t) {
     const std::vector<double> w = softmax(logits[2].data<double>() + 2 * t, 2);
     double sum = 0;
     int count = 0;
@@ -354,7 +358,7 @@ TEST_CASE("moh: gates sum to w_1 S + w_2 K, and each token keeps S + K heads") {
 TEST_CASE("moh: with K = 1 the task gives the router no gradient, with K = E the balance loss gives none") {
   const RouterOptions one{5, 2, 1};
   Inputs in = variables(logits_for(one));
-  route(in, one).gates.backward(normal({kTokens, 5}, 9));
+  route(in, one).gates.backward(normal({kHeadRouterTokens, 5}, 9));
   for (double g : in[1].grad().span<double>()) CHECK(g == Approx(0).margin(1e-15));
 
   const RouterOptions all{5, 2, 3};
@@ -369,8 +373,8 @@ TEST_CASE("moh: unselected logits get no gradient from the gates of the released
   const RouterOptions o{8, 2, 3};
   Inputs in = variables(logits_for(o));
   const Routing r = route(in, o);
-  r.gates.backward(normal({kTokens, 8}, 9));
-  for (std::int64_t t = 0; t < kTokens; ++t) {
+  r.gates.backward(normal({kHeadRouterTokens, 8}, 9));
+  for (std::int64_t t = 0; t < kHeadRouterTokens; ++t) {
     for (std::int64_t e = 0; e < 6; ++e) {
       if (!r.selected.data<std::uint8_t>()[t * 8 + 2 + e])
         CHECK(in[1].grad().data<double>()[t * 6 + e] == 0.0);
@@ -454,9 +458,9 @@ TEST_CASE("moh: straight-through gates are 1, and their gradient goes through th
   for (std::int64_t i = 0; i < r.gates.numel(); ++i) {
     CHECK(r.gates.value().data<double>()[i] == r.selected.data<std::uint8_t>()[i]);
   }
-  const Tensor dy = normal({kTokens, 5}, 9);
+  const Tensor dy = normal({kHeadRouterTokens, 5}, 9);
   r.gates.backward(dy);
-  for (std::int64_t t = 0; t < kTokens; ++t) {
+  for (std::int64_t t = 0; t < kHeadRouterTokens; ++t) {
     const std::vector<double> p = softmax(logits[1].data<double>() + 3 * t, 3);
     const double* u = dy.data<double>() + 5 * t + 2;
     const double mean = p[0] * u[0] + p[1] * u[1] + p[2] * u[2];
@@ -475,16 +479,16 @@ TEST_CASE("moh: a forced choice replaces the router's own") {
   const RouterOptions o{4, 1, 2};
   const Inputs in = variables(logits_for(o));
   std::vector<std::int32_t> choice;
-  for (std::int64_t t = 0; t < kTokens; ++t) choice.insert(choice.end(), {2, 0});
-  const Routing r =
-      route_heads(in[0], in[1], in[2], kTokens, o, {}, tensor_of<std::int32_t>({kTokens, 2}, choice));
+  for (std::int64_t t = 0; t < kHeadRouterTokens; ++t) choice.insert(choice.end(), {2, 0});
+  const Routing r = route_heads(in[0], in[1], in[2], kHeadRouterTokens, o, {},
+                                tensor_of<std::int32_t>({kHeadRouterTokens, 2}, choice));
   CHECK(r.selected.data<std::uint8_t>()[1] == 1);
   CHECK(r.selected.data<std::uint8_t>()[2] == 0);
   CHECK(r.selected.data<std::uint8_t>()[3] == 1);
   choice[0] = 3;
-  CHECK_THROWS_AS(
-      route_heads(in[0], in[1], in[2], kTokens, o, {}, tensor_of<std::int32_t>({kTokens, 2}, choice)),
-      ValueError);
+  CHECK_THROWS_AS(route_heads(in[0], in[1], in[2], kHeadRouterTokens, o, {},
+                              tensor_of<std::int32_t>({kHeadRouterTokens, 2}, choice)),
+                  ValueError);
 }
 
 TEST_CASE("moh: inside groups, gates are those of the layer with the same selection") {
@@ -494,8 +498,9 @@ TEST_CASE("moh: inside groups, gates are those of the layer with the same select
     inside.groups = 4;
     const std::vector<Tensor> logits = logits_for(whole);
     Inputs a = variables(logits), b = variables(logits);
-    const Routing r = route(a, inside), forced = route_heads(b[0], b[1], b[2], kTokens, whole, {}, r.top);
-    for (std::int64_t t = 0; t < kTokens; ++t) {
+    const Routing r = route(a, inside),
+                  forced = route_heads(b[0], b[1], b[2], kHeadRouterTokens, whole, {}, r.top);
+    for (std::int64_t t = 0; t < kHeadRouterTokens; ++t) {
       for (std::int64_t g = 0; g < 4; ++g) {
         const double* z = logits[1].data<double>() + t * 8 + 2 * g;
         CHECK(r.top.data<std::int32_t>()[t * 4 + g] == 2 * g + (z[1] > z[0]));
@@ -506,7 +511,7 @@ TEST_CASE("moh: inside groups, gates are those of the layer with the same select
     };
     CHECK(same(r.gates.value(), forced.gates.value()));
     CHECK(same(r.load, forced.load));
-    const Tensor dy = normal({kTokens, 12}, 9);
+    const Tensor dy = normal({kHeadRouterTokens, 12}, 9);
     r.gates.backward(dy);
     forced.gates.backward(dy);
     CHECK(same(a[1].grad(), b[1].grad()));
@@ -520,13 +525,13 @@ TEST_CASE(
   std::vector<Tensor> logits = logits_for(o);
   REQUIRE_FALSE(logits[0].defined());
   REQUIRE_FALSE(logits[2].defined());
-  for (std::int64_t t = 0; t < kTokens; ++t)
+  for (std::int64_t t = 0; t < kHeadRouterTokens; ++t)
     for (const std::int64_t e : {2, 3}) logits[1].data<double>()[8 * t + e] -= 1000;
   Inputs in = {{}, Variable(logits[1].to(DType::kFloat32), true), {}};
   const Routing r = route(in, o);
-  r.gates.backward(normal({kTokens, 12}, 9).to(DType::kFloat32));
+  r.gates.backward(normal({kHeadRouterTokens, 12}, 9).to(DType::kFloat32));
   CHECK(in[1].grad().all_finite());
-  for (std::int64_t t = 0; t < kTokens; ++t) {
+  for (std::int64_t t = 0; t < kHeadRouterTokens; ++t) {
     const float* gates = r.gates.value().data<float>() + 12 * t;
     CHECK(std::accumulate(gates, gates + 4, 0.0F) == 0);  // shared heads have no part
     CHECK(std::accumulate(gates + 4, gates + 12, 0.0F) == Approx(1));
@@ -549,10 +554,10 @@ TEST_CASE("moh: the balance loss inside groups is the mean of those of the group
     std::vector<Tensor> logits = logits_for(o);
     double mean = 0;
     for (std::int64_t g = 0; g < 3; ++g) {
-      Tensor of_group = empty({kTokens, 4}, DType::kFloat64);
+      Tensor of_group = empty({kHeadRouterTokens, 4}, DType::kFloat64);
       for (std::int64_t i = 0; i < of_group.numel(); ++i)
         of_group.data<double>()[i] = logits[1].data<double>()[i / 4 * 12 + 4 * g + i % 4];
-      mean += route_heads({}, Variable(of_group), {}, kTokens, one).balance.value().item() / 3;
+      mean += route_heads({}, Variable(of_group), {}, kHeadRouterTokens, one).balance.value().item() / 3;
     }
     CHECK(route(variables(logits), o).balance.value().item() == Approx(mean));
     logits[1].fill(0);
@@ -571,8 +576,10 @@ TEST_CASE("moh: groups are equal parts, and a forced choice keeps as many heads 
   const Inputs in = variables(logits_for(o));
   const auto forced = [&](std::vector<std::int32_t> first) {
     std::vector<std::int32_t> choice;
-    for (std::int64_t t = 0; t < kTokens; ++t) choice.insert(choice.end(), first.begin(), first.end());
-    return route_heads(in[0], in[1], in[2], kTokens, o, {}, tensor_of<std::int32_t>({kTokens, 4}, choice));
+    for (std::int64_t t = 0; t < kHeadRouterTokens; ++t)
+      choice.insert(choice.end(), first.begin(), first.end());
+    return route_heads(in[0], in[1], in[2], kHeadRouterTokens, o, {},
+                       tensor_of<std::int32_t>({kHeadRouterTokens, 4}, choice));
   };
   CHECK(forced({2, 0, 3, 5}).selected.data<std::uint8_t>()[4] == 1);
   CHECK_THROWS_WITH(forced({2, 3, 1, 5}),
@@ -589,6 +596,6 @@ TEST_CASE("moh: head counts that contradict each other are refused") {
   CHECK_THROWS_AS(router_widths({0, 0, 0}), ValueError);
   const RouterOptions o{6, 2, 2};
   Inputs in = variables(logits_for(o));
-  CHECK_THROWS_AS(route_heads({}, in[1], in[2], kTokens, o), ValueError);
-  CHECK_THROWS_AS(route_heads(in[0], in[1], in[2], kTokens + 1, o), ShapeError);
+  CHECK_THROWS_AS(route_heads({}, in[1], in[2], kHeadRouterTokens, o), ValueError);
+  CHECK_THROWS_AS(route_heads(in[0], in[1], in[2], kHeadRouterTokens + 1, o), ShapeError);
 }

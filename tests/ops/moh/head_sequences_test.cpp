@@ -15,7 +15,7 @@ using namespace moh::test;
 
 namespace {
 
-struct Sizes {
+struct HeadSequencesSizes {
   std::int64_t batch, tokens, heads, head_dim;
   std::int64_t each;  ///< selected heads of a token
 
@@ -23,11 +23,12 @@ struct Sizes {
 };
 
 /// No token, one pair, an odd width, whole vectors, all heads, heads without rows, more than a chunk.
-constexpr Sizes kSizes[] = {{1, 0, 4, 3, 2},  {1, 1, 1, 1, 1},  {2, 3, 5, 5, 2},    {1, 7, 8, 32, 2},
-                            {1, 4, 4, 19, 4}, {1, 9, 12, 8, 1}, {1, 1100, 6, 16, 3}};
+constexpr HeadSequencesSizes kHeadSequencesSizes[] = {{1, 0, 4, 3, 2},    {1, 1, 1, 1, 1},  {2, 3, 5, 5, 2},
+                                                      {1, 7, 8, 32, 2},   {1, 4, 4, 19, 4}, {1, 9, 12, 8, 1},
+                                                      {1, 1100, 6, 16, 3}};
 
 /// `each` neighbours among the heads, others for each token.
-Tensor selection(const Sizes& s) {
+Tensor selected_sequences(const HeadSequencesSizes& s) {
   Tensor selected = zeros({s.batch, s.tokens, s.heads}, DType::kUInt8);
   for (std::int64_t token = 0; token < s.batch * s.tokens; ++token) {
     const auto first = static_cast<std::int64_t>(
@@ -38,17 +39,17 @@ Tensor selection(const Sizes& s) {
   return selected;
 }
 
-HeadSequences sequences_on(const Sizes& s, Device device, HeadSequenceOptions options = {}) {
+HeadSequences sequences_on(const HeadSequencesSizes& s, Device device, HeadSequenceOptions options = {}) {
   for (Tensor* of : {&options.document_starts, &options.windows, &options.first_positions}) {
     if (of->defined()) *of = of->to(device);
   }
-  const HeadLists lists = build_head_lists(selection(s).to(device), s.heads, s.each);
+  const HeadLists lists = build_head_lists(selected_sequences(s).to(device), s.heads, s.each);
   return head_sequences(lists, options);
 }
 
-/// The pairs of the selection, sequence by sequence, head by head.
-std::vector<std::int64_t> pairs_of(const Sizes& s) {
-  const Tensor selected = selection(s);
+/// The pairs of the selected_sequences, sequence by sequence, head by head.
+std::vector<std::int64_t> pairs_of(const HeadSequencesSizes& s) {
+  const Tensor selected = selected_sequences(s);
   std::vector<std::int64_t> pairs;
   for (std::int64_t b = 0; b < s.batch; ++b) {
     for (std::int64_t h = 0; h < s.heads; ++h) {
@@ -63,7 +64,7 @@ std::vector<std::int64_t> pairs_of(const Sizes& s) {
 
 /// Calls body(pair element, row element).
 template <class Body>
-void for_each_element(const Sizes& s, const Body& body) {
+void for_each_element(const HeadSequencesSizes& s, const Body& body) {
   const std::vector<std::int64_t> pairs = pairs_of(s);
   for (std::size_t r = 0; r < pairs.size(); ++r) {
     for (std::int64_t j = 0; j < s.head_dim; ++j)
@@ -71,12 +72,12 @@ void for_each_element(const Sizes& s, const Body& body) {
   }
 }
 
-Tensor rows_like(const Sizes& s, std::int64_t seed) {
+Tensor rows_like(const HeadSequencesSizes& s, std::int64_t seed) {
   return normal({1, std::ssize(pairs_of(s)), 1, s.head_dim}, static_cast<std::uint64_t>(seed));
 }
 
 /// q, k, v or a gradient of head h of sequence b, [1, n, 1, d], from [B, T, H, d].
-Tensor of_head(const Tensor& x, const Sizes& s, std::int64_t list) {
+Tensor of_head(const Tensor& x, const HeadSequencesSizes& s, std::int64_t list) {
   std::vector<float> values;
   for (const std::int64_t pair : pairs_of(s)) {
     if (pair / (s.tokens * s.heads) * s.heads + pair % s.heads != list) continue;
@@ -94,7 +95,7 @@ bool same(const Tensor& a, const Tensor& b) {
 
 OP_CASES(gather_pairs) {
   OpCases cases;
-  for (const Sizes& s : kSizes) {
+  for (const HeadSequencesSizes& s : kHeadSequencesSizes) {
     cases.push_back(
         {.name = to_string(s.of_heads()),
          .inputs = {normal(s.of_heads())},
@@ -123,7 +124,7 @@ OP_CASES(gather_pairs) {
 
 OP_CASES(scatter_pairs) {
   OpCases cases;
-  for (const Sizes& s : kSizes) {
+  for (const HeadSequencesSizes& s : kHeadSequencesSizes) {
     cases.push_back({.name = to_string(s.of_heads()),
                      .inputs = {rows_like(s, 1), uniform({s.batch, s.tokens, s.heads}, 0.5, 1.5)},
                      .run =
@@ -156,7 +157,7 @@ OP_CASES(scatter_pairs) {
 }
 
 TEST_CASE("ops: the sequences of heads have rows, positions and first visible rows of the definition") {
-  const Sizes s{2, 40, 3, 1, 2};
+  const HeadSequencesSizes s{2, 40, 3, 1, 2};
   const AttentionSizes sizes{s.batch, s.tokens, s.tokens, s.heads, s.heads, 1};
   const Tensor documents = random_documents(sizes, 0, 0.1);
   const Tensor windows = tensor_of<std::int32_t>({3}, {0, 4, 1});
@@ -187,7 +188,8 @@ TEST_CASE("ops: the sequences of heads have rows, positions and first visible ro
 
 TEST_CASE("ops: attention of packed sequences has the bits of dense attention of each head's tokens") {
   // Longer than two tasks, with tails, and short ones.
-  for (const Sizes& s : {Sizes{2, 700, 3, 16, 2}, Sizes{1, 300, 9, 72, 1}}) {
+  for (const HeadSequencesSizes& s :
+       {HeadSequencesSizes{2, 700, 3, 16, 2}, HeadSequencesSizes{1, 300, 9, 72, 1}}) {
     std::vector<Tensor> in;
     for (std::uint64_t i = 0; i < 4; ++i) in.push_back(normal(s.of_heads(), 10 + i).to(DType::kFloat32));
     const HeadSequences sequences = sequences_on(s, kCpu);
@@ -219,12 +221,12 @@ TEST_CASE("ops: attention of packed sequences has the bits of dense attention of
 }
 
 OP_CASES(attention_of_sequences) {
-  const Sizes s{2, 9, 3, 6, 2};
+  const HeadSequencesSizes s{2, 9, 3, 6, 2};
   const AttentionSizes sizes{s.batch, s.tokens, s.tokens, s.heads, s.heads, s.head_dim};
   const Tensor documents = random_documents(sizes, 0, 0.2), windows = tensor_of<std::int32_t>({3}, {0, 2, 0});
   // A row of the mask of the definition: keys of its head, of its document, in the window.
   const auto reference = [s, documents, windows](const std::vector<Tensor>& in) {
-    const Tensor selected = selection(s);
+    const Tensor selected = selected_sequences(s);
     Tensor y = zeros(s.of_heads(), DType::kFloat64);
     for (const std::int64_t pair : pairs_of(s)) {
       const std::int64_t head = pair % s.heads, token = pair / s.heads, position = token % s.tokens;
@@ -269,10 +271,10 @@ OP_CASES(attention_of_sequences) {
 }
 
 TEST_CASE("ops: sequences that do not fit are refused") {
-  const Sizes s{2, 3, 4, 5, 2};
+  const HeadSequencesSizes s{2, 3, 4, 5, 2};
   const HeadSequences of = sequences_on(s, kCpu);
   const Variable x(normal(s.of_heads())), rows(rows_like(s, 1)), gates(normal({2, 3, 4}));
-  CHECK_THROWS_WITH(head_sequences(build_head_lists(selection(s), 2)),
+  CHECK_THROWS_WITH(head_sequences(build_head_lists(selected_sequences(s), 2)),
                     "head_sequences: lists: expected one for each head, found 2 for 4 heads");
   CHECK_THROWS_WITH(sequences_on(s, kCpu, {.windows = zeros({3}, DType::kInt32)}),
                     "head_sequences: windows: expected shape [4], found [3]");

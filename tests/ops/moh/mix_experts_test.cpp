@@ -12,7 +12,7 @@ using namespace moh::test;
 
 namespace {
 
-struct Sizes {
+struct MixExpertsSizes {
   std::int64_t batch, tokens, heads, experts, head_dim;
 
   Shape of_heads() const { return {batch, tokens, heads, head_dim}; }
@@ -21,11 +21,11 @@ struct Sizes {
 };
 
 /// No token, one element, an odd width, whole vectors, more than a vector, more than a chunk of heads.
-constexpr Sizes kSizes[] = {{1, 0, 2, 3, 4},  {1, 1, 1, 1, 1},  {2, 3, 2, 3, 5},
-                            {1, 5, 2, 4, 32}, {1, 4, 3, 2, 19}, {1, 700, 2, 3, 16}};
+constexpr MixExpertsSizes kMixExpertsSizes[] = {{1, 0, 2, 3, 4},  {1, 1, 1, 1, 1},  {2, 3, 2, 3, 5},
+                                                {1, 5, 2, 4, 32}, {1, 4, 3, 2, 19}, {1, 700, 2, 3, 16}};
 
 /// A random half of the experts: of some heads none, of some all.
-Tensor selection(const Sizes& s) {
+Tensor selected_experts(const MixExpertsSizes& s) {
   Tensor selected = empty(s.of_gates(), DType::kUInt8);
   for (std::int64_t i = 0; i < selected.numel(); ++i)
     selected.data<std::uint8_t>()[i] = random_uniform({3, 1}, static_cast<std::uint64_t>(i)) < 0.5F;
@@ -34,20 +34,20 @@ Tensor selection(const Sizes& s) {
 
 /// Calls body(head, expert) for the selected experts, both counted through all tokens.
 template <class Body>
-void for_each_selected(const Sizes& s, const Body& body) {
-  const Tensor selected = selection(s);
+void for_each_selected(const MixExpertsSizes& s, const Body& body) {
+  const Tensor selected = selected_experts(s);
   for (std::int64_t e = 0; e < selected.numel(); ++e)
     if (selected.data<std::uint8_t>()[e] != 0) body(e / s.experts, e);
 }
 
-const double* row(const Tensor& t, std::int64_t number, const Sizes& s) {
+const double* row(const Tensor& t, std::int64_t number, const MixExpertsSizes& s) {
   return t.data<double>() + number * s.head_dim;
 }
-double* row(Tensor& t, std::int64_t number, const Sizes& s) {
+double* row(Tensor& t, std::int64_t number, const MixExpertsSizes& s) {
   return t.data<double>() + number * s.head_dim;
 }
 
-Tensor mixed(const Tensor& x, const Tensor& gates, const Sizes& s) {
+Tensor mixed(const Tensor& x, const Tensor& gates, const MixExpertsSizes& s) {
   Tensor y = zeros(s.of_heads(), DType::kFloat64);
   for_each_selected(s, [&](std::int64_t head, std::int64_t e) {
     for (std::int64_t j = 0; j < s.head_dim; ++j)
@@ -56,7 +56,7 @@ Tensor mixed(const Tensor& x, const Tensor& gates, const Sizes& s) {
   return y;
 }
 
-Tensor spread(const Tensor& x, const Tensor& gates, const Sizes& s) {
+Tensor spread(const Tensor& x, const Tensor& gates, const MixExpertsSizes& s) {
   Tensor y = zeros(s.of_experts(), DType::kFloat64);
   for_each_selected(s, [&](std::int64_t head, std::int64_t e) {
     for (std::int64_t j = 0; j < s.head_dim; ++j)
@@ -66,7 +66,7 @@ Tensor spread(const Tensor& x, const Tensor& gates, const Sizes& s) {
 }
 
 /// <row of the head, row of the expert>, the gradient of a gate of both ops.
-Tensor dots(const Tensor& of_heads, const Tensor& of_experts, const Sizes& s) {
+Tensor dots(const Tensor& of_heads, const Tensor& of_experts, const MixExpertsSizes& s) {
   Tensor d_gates = zeros(s.of_gates(), DType::kFloat64);
   for_each_selected(s, [&](std::int64_t head, std::int64_t e) {
     for (std::int64_t j = 0; j < s.head_dim; ++j)
@@ -75,7 +75,7 @@ Tensor dots(const Tensor& of_heads, const Tensor& of_experts, const Sizes& s) {
   return d_gates;
 }
 
-std::string name_of(const Sizes& s) {
+std::string name_of(const MixExpertsSizes& s) {
   return to_string(s.of_heads()) + " of " + std::to_string(s.experts) + " experts";
 }
 
@@ -83,13 +83,13 @@ std::string name_of(const Sizes& s) {
 
 OP_CASES(mix_experts) {
   OpCases cases;
-  for (const Sizes& s : kSizes) {
+  for (const MixExpertsSizes& s : kMixExpertsSizes) {
     cases.push_back(
         {.name = name_of(s),
          .inputs = {normal(s.of_experts()), uniform(s.of_gates(), 0.2, 1.2)},
          .run =
              [s](const Inputs& in) {
-               return Outputs{mix_experts(in[0], in[1], selection(s).to(in[0].device()), s.heads)};
+               return Outputs{mix_experts(in[0], in[1], selected_experts(s).to(in[0].device()), s.heads)};
              },
          .reference = [s](const std::vector<Tensor>& in) { return std::vector{mixed(in[0], in[1], s)}; }});
     if (s.of_experts().numel() > 20000)
@@ -102,13 +102,13 @@ OP_CASES(mix_experts) {
 
 OP_CASES(spread_to_experts) {
   OpCases cases;
-  for (const Sizes& s : kSizes) {
+  for (const MixExpertsSizes& s : kMixExpertsSizes) {
     cases.push_back(
         {.name = name_of(s),
          .inputs = {normal(s.of_heads()), uniform(s.of_gates(), 0.2, 1.2)},
          .run =
              [s](const Inputs& in) {
-               return Outputs{spread_to_experts(in[0], in[1], selection(s).to(in[0].device()))};
+               return Outputs{spread_to_experts(in[0], in[1], selected_experts(s).to(in[0].device()))};
              },
          .reference = [s](const std::vector<Tensor>& in) { return std::vector{spread(in[0], in[1], s)}; }});
     if (s.of_experts().numel() > 20000)
@@ -144,9 +144,9 @@ TEST_CASE("ops: rows and gates of experts that are not selected are not read") {
 }
 
 TEST_CASE("ops: experts that do not fit are refused") {
-  const Sizes s{2, 3, 2, 2, 5};
+  const MixExpertsSizes s{2, 3, 2, 2, 5};
   const Variable x(normal(s.of_experts())), heads(normal(s.of_heads())), gates(normal(s.of_gates()));
-  const Tensor selected = selection(s);
+  const Tensor selected = selected_experts(s);
   CHECK_THROWS_WITH(mix_experts(x, gates, selected, 3),
                     "mix_experts: heads: expected a divisor of the 4 experts of gates, found 3");
   CHECK_THROWS_AS(mix_experts(heads, gates, selected, 2), ShapeError);

@@ -14,10 +14,11 @@ using namespace moh::test;
 
 namespace {
 
-using Heads = std::vector<std::int64_t>;
+using QueryNormHeads = std::vector<std::int64_t>;
 
 /// `order`: the shared heads, then the routed ones.
-std::vector<Tensor> reference(const std::vector<Tensor>& in, std::int64_t first, const Heads& order) {
+std::vector<Tensor> query_norm_reference(const std::vector<Tensor>& in, std::int64_t first,
+                                         const QueryNormHeads& order) {
   const std::int64_t tokens = in[0].dim(0), heads = in[0].dim(1), d = in[0].dim(2), experts = heads - first;
   Tensor z = zeros({tokens, experts}, DType::kFloat64);
   for (std::int64_t t = 0; t < tokens; ++t) {
@@ -38,7 +39,7 @@ std::vector<Tensor> reference(const std::vector<Tensor>& in, std::int64_t first,
 }
 
 /// x [N, H, d] with head i moved to order[i].
-Tensor placed(const Tensor& x, const Heads& order) {
+Tensor placed_heads(const Tensor& x, const QueryNormHeads& order) {
   const Tensor from = x.to(DType::kFloat64), to = empty_like(from);
   const std::int64_t heads = x.dim(1), d = x.dim(2);
   for (std::int64_t i = 0; i < from.numel(); ++i) {
@@ -60,24 +61,24 @@ OP_CASES(query_norm_logits) {
          .run = [first = first](const Inputs& in) { return Outputs{query_norm_logits(in[0], first)}; },
          .reference =
              [first = first](const auto& in) {
-               Heads order(in[0].dim(1));
+               QueryNormHeads order(in[0].dim(1));
                std::iota(order.begin(), order.end(), 0);
-               return reference(in, first, order);
+               return query_norm_reference(in, first, order);
              },
          .units = 256});  // norms that lie close together amplify rounding by mean / std
   }
-  cases.push_back(
-      {.name = "the shared heads are 1, 3 and 4 of 6",
-       .inputs = {normal({70, 6, 3})},
-       .run =
-           [](const Inputs& in) {
-             return Outputs{query_norm_logits(in[0], 3, head_order(6, Heads{3, 1, 4}, in[0].device()))};
-           },
-       .reference =
-           [](const auto& in) {
-             return reference(in, 3, {1, 3, 4, 0, 2, 5});
-           },
-       .units = 256});
+  cases.push_back({.name = "the shared heads are 1, 3 and 4 of 6",
+                   .inputs = {normal({70, 6, 3})},
+                   .run =
+                       [](const Inputs& in) {
+                         return Outputs{query_norm_logits(
+                             in[0], 3, head_order(6, QueryNormHeads{3, 1, 4}, in[0].device()))};
+                       },
+                   .reference =
+                       [](const auto& in) {
+                         return query_norm_reference(in, 3, {1, 3, 4, 0, 2, 5});
+                       },
+                   .units = 256});
   return cases;
 }
 
@@ -94,21 +95,21 @@ TEST_CASE("moh: equal query norms, and a single routed head, give zero logits an
 }
 
 TEST_CASE("moh: query norms have the same bits wherever the shared heads stand") {
-  const Heads order = {1, 3, 5, 0, 2, 4, 6, 7, 8};
+  const QueryNormHeads order = {1, 3, 5, 0, 2, 4, 6, 7, 8};
   const auto same = [](const Tensor& x, const Tensor& y) {
     return std::ranges::equal(x.to(DType::kFloat64).span<double>(), y.to(DType::kFloat64).span<double>());
   };
   for (const DType dtype : {DType::kFloat32, DType::kBFloat16, DType::kFloat64}) {
     for (const std::int64_t d : {3, 16, 21}) {
       const Tensor x = normal({70, 9, d});
-      const Variable q(x.to(dtype), true), moved(placed(x, order).to(dtype), true);
+      const Variable q(x.to(dtype), true), moved(placed_heads(x, order).to(dtype), true);
       const Variable plain = query_norm_logits(q, 3);
-      const Variable listed = query_norm_logits(moved, 3, head_order(9, Heads{5, 1, 3}));
+      const Variable listed = query_norm_logits(moved, 3, head_order(9, QueryNormHeads{5, 1, 3}));
       CHECK(same(plain.value(), listed.value()));
       const Tensor dz = normal(plain.shape(), 9).to(plain.dtype());
       plain.backward(dz);
       listed.backward(dz);
-      CHECK(same(placed(q.grad(), order), moved.grad()));
+      CHECK(same(placed_heads(q.grad(), order), moved.grad()));
     }
   }
 }

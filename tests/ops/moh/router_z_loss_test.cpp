@@ -11,7 +11,7 @@ using namespace moh::test;
 
 namespace {
 
-std::vector<Tensor> reference(const std::vector<Tensor>& in) {
+std::vector<Tensor> router_z_loss_reference(const std::vector<Tensor>& in) {
   const std::int64_t tokens = in[0].dim(0), experts = in[0].dim(1);
   double loss = 0;
   for (std::int64_t t = 0; t < tokens; ++t) {
@@ -30,7 +30,7 @@ OP_CASES(router_z_loss) {
     cases.push_back({.name = to_string(shape),
                      .inputs = {normal(shape)},
                      .run = [](const Inputs& in) { return Outputs{router_z_loss(in[0])}; },
-                     .reference = reference});
+                     .reference = router_z_loss_reference});
   }
   return cases;
 }

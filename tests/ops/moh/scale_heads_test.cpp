@@ -10,7 +10,7 @@ using namespace moh::test;
 
 namespace {
 
-std::vector<Tensor> reference(const std::vector<Tensor>& in) {
+std::vector<Tensor> scale_heads_reference(const std::vector<Tensor>& in) {
   const std::int64_t heads = in[0].dim(-2), d = in[0].dim(-1);
   Tensor y = empty_like(in[0]);
   for (std::int64_t i = 0; i < y.numel(); ++i)
@@ -23,7 +23,7 @@ std::vector<Tensor> gradients(const std::vector<Tensor>& in, const std::vector<T
   Tensor dscales = full({heads}, 0.0, DType::kFloat64);
   for (std::int64_t i = 0; i < in[0].numel(); ++i)
     dscales.data<double>()[i / d % heads] += dy[0].data<double>()[i] * in[0].data<double>()[i];
-  return {reference({dy[0], in[1]})[0], dscales};
+  return {scale_heads_reference({dy[0], in[1]})[0], dscales};
 }
 
 }  // namespace
@@ -35,7 +35,7 @@ OP_CASES(scale_heads) {
     cases.push_back({.name = to_string(shape),
                      .inputs = {normal(shape), normal({shape[-2]}, 2)},
                      .run = [](const Inputs& in) { return Outputs{scale_heads(in[0], in[1])}; },
-                     .reference = reference});
+                     .reference = scale_heads_reference});
     if (shape.numel() > 20000) {
       cases.back().gradients = gradients;
       cases.back().units = 32;  // 18,540 products of either sign add up to a half percent of their magnitudes

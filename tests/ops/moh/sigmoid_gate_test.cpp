@@ -20,14 +20,14 @@ double logit_of(const Tensor& x, const Tensor& logits, std::int64_t i) {
   return logits.data<double>()[logits.numel() == x.numel() ? i : i / x.dim(-1)];
 }
 
-std::vector<Tensor> reference(const std::vector<Tensor>& in) {
+std::vector<Tensor> sigmoid_gate_reference(const std::vector<Tensor>& in) {
   Tensor y = empty_like(in[0]);
   for (std::int64_t i = 0; i < y.numel(); ++i)
     y.data<double>()[i] = sigmoid(logit_of(in[0], in[1], i)) * in[0].data<double>()[i];
   return {y};
 }
 
-std::vector<Tensor> gradients(const std::vector<Tensor>& in, const std::vector<Tensor>& dy) {
+std::vector<Tensor> gate_gradients(const std::vector<Tensor>& in, const std::vector<Tensor>& dy) {
   Tensor dx = empty_like(in[0]), dlogits = zeros(in[1].shape(), DType::kFloat64);
   for (std::int64_t i = 0; i < dx.numel(); ++i) {
     const double s = sigmoid(logit_of(in[0], in[1], i)), gradient = dy[0].data<double>()[i];
@@ -38,28 +38,28 @@ std::vector<Tensor> gradients(const std::vector<Tensor>& in, const std::vector<T
   return {dx, dlogits};
 }
 
-struct Sizes {
+struct SigmoidGateSizes {
   Shape x, of_heads, of_elements;
 };
 /// No token, one element, odd widths, one head past a vector, more than a chunk.
-const Sizes kSizes[] = {{{0, 3, 4}, {0, 3}, {0, 12}},
-                        {{1, 1, 1}, {1, 1}, {1, 1}},
-                        {{3, 8}, {3}, {24}},
-                        {{5, 3, 7}, {5, 3}, {5, 21}},
-                        {{2, 17, 1, 16}, {2, 17, 1}, {2, 17, 16}},
-                        {{2, 1030, 2, 9}, {2, 1030, 2}, {2, 1030, 18}}};
+const SigmoidGateSizes kSigmoidGateSizes[] = {{{0, 3, 4}, {0, 3}, {0, 12}},
+                                              {{1, 1, 1}, {1, 1}, {1, 1}},
+                                              {{3, 8}, {3}, {24}},
+                                              {{5, 3, 7}, {5, 3}, {5, 21}},
+                                              {{2, 17, 1, 16}, {2, 17, 1}, {2, 17, 16}},
+                                              {{2, 1030, 2, 9}, {2, 1030, 2}, {2, 1030, 18}}};
 
 }  // namespace
 
 OP_CASES(sigmoid_gate) {
   OpCases cases;
-  for (const Sizes& s : kSizes) {
+  for (const SigmoidGateSizes& s : kSigmoidGateSizes) {
     for (const Shape& logits : {s.of_heads, s.of_elements}) {
       cases.push_back({.name = to_string(s.x) + " with logits " + to_string(logits),
                        .inputs = {normal(s.x), normal(logits, 2)},
                        .run = [](const Inputs& in) { return Outputs{sigmoid_gate(in[0], in[1])}; },
-                       .reference = reference});
-      if (s.x.numel() > 20000) cases.back().gradients = gradients;
+                       .reference = sigmoid_gate_reference});
+      if (s.x.numel() > 20000) cases.back().gradients = gate_gradients;
     }
   }
   return cases;

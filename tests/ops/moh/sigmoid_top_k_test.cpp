@@ -13,17 +13,17 @@ using namespace moh::test;
 
 namespace {
 
-struct Sizes {
+struct SigmoidTopKSizes {
   Shape logits;
   std::int64_t experts, top_k;
 };
 /// No token, one expert, all of them, odd numbers, more than a vector, more than a chunk.
-std::vector<Sizes> all_sizes() {
+std::vector<SigmoidTopKSizes> all_sizes() {
   return {{{0, 2, 4}, 4, 2}, {{1, 1}, 1, 1},      {{2, 3, 6}, 3, 3},     {{3, 5, 10}, 5, 1},
           {{2, 7, 8}, 4, 2}, {{1, 3, 66}, 33, 7}, {{1, 1100, 12}, 4, 3}, {{9}, 3, 2}};
 }
 
-double sigmoid(double z) {
+double exact_sigmoid(double z) {
   return 1 / (1 + std::exp(-z));
 }
 
@@ -57,7 +57,7 @@ std::vector<int> selection_of(std::initializer_list<float> logits, std::int64_t 
 
 OP_CASES(sigmoid_top_k) {
   OpCases cases;
-  for (const Sizes& s : all_sizes()) {
+  for (const SigmoidTopKSizes& s : all_sizes()) {
     cases.push_back(
         {.name = to_string(s.logits) + ", " + std::to_string(s.top_k) + " of " + std::to_string(s.experts),
          .inputs = {normal(s.logits)},
@@ -68,7 +68,7 @@ OP_CASES(sigmoid_top_k) {
                Tensor gates = empty_like(in[0]);
                for (std::int64_t i = 0; i < gates.numel(); ++i)
                  gates.data<double>()[i] =
-                     mask[static_cast<std::size_t>(i)] * sigmoid(in[0].data<double>()[i]);
+                     mask[static_cast<std::size_t>(i)] * exact_sigmoid(in[0].data<double>()[i]);
                return std::vector{gates};
              },
          .low_precision = false});
@@ -77,7 +77,7 @@ OP_CASES(sigmoid_top_k) {
       const std::vector<double> mask = mask_of(in[0], s.experts, s.top_k);
       Tensor dz = empty_like(in[0]);
       for (std::int64_t i = 0; i < dz.numel(); ++i) {
-        const double gate = sigmoid(in[0].data<double>()[i]);
+        const double gate = exact_sigmoid(in[0].data<double>()[i]);
         dz.data<double>()[i] =
             mask[static_cast<std::size_t>(i)] * gate * (1 - gate) * dy[0].data<double>()[i];
       }

@@ -23,7 +23,7 @@ constexpr std::int64_t kGate = 0, kShift = 1;
 /// Kinds of residual branches.
 enum class Kind { kNothing, kPlain, kDropped, kGated, kGatedByOthers };
 
-std::string name_of(Kind kind) {
+std::string name_of_norm(Kind kind) {
   constexpr const char* kNames[] = {"nothing", "a branch", "a branch with samples dropped",
                                     "gates of the norm's modulation", "gates of another modulation"};
   return kNames[static_cast<int>(kind)];
@@ -94,7 +94,7 @@ OpCases cases_of(bool modulated) {
     for (const Kind kind :
          {Kind::kNothing, Kind::kPlain, Kind::kDropped, Kind::kGated, Kind::kGatedByOthers}) {
       if (is_gated(kind) && !modulated) continue;
-      cases.push_back({.name = to_string(shape) + " and " + name_of(kind),
+      cases.push_back({.name = to_string(shape) + " and " + name_of_norm(kind),
                        .inputs = operands(shape, kind, modulated),
                        .run =
                            [=](const Inputs& in) {
@@ -152,7 +152,8 @@ TEST_CASE("ops: layer norms that add branches have the bits of two ops on a CPU,
       for (const bool modulated : {false, true}) {
         if (is_gated(kind) && !modulated) continue;
         for (const int used : {0, 1, 2}) {
-          INFO(dtype_name(dtype) << ", " << name_of(kind) << (modulated ? ", modulated, " : ", ") << used);
+          INFO(dtype_name(dtype) << ", " << name_of_norm(kind) << (modulated ? ", modulated, " : ", ")
+                                 << used);
           const std::vector<Tensor> one = results_of(in_one, kind, modulated, dtype, used),
                                     two = results_of(in_two, kind, modulated, dtype, used);
           for (std::size_t i = 0; i < two.size(); ++i) {

@@ -18,7 +18,7 @@ namespace {
 constexpr AdamWStep kStep{
     .learning_rate = 0.01, .beta1 = 0.8, .beta2 = 0.95, .epsilon = 1e-6, .grad_scale = 0.5};
 
-AdamWParameter parameter_of(const Shape& shape, DType dtype, double weight_decay, std::uint64_t seed) {
+AdamWParameter adamw_parameter(const Shape& shape, DType dtype, double weight_decay, std::uint64_t seed) {
   const DType state = accumulate_dtype(dtype);
   AdamWParameter p{.value = normal(shape, seed).to(dtype),
                    .grad = empty(shape, state),
@@ -34,13 +34,13 @@ std::vector<AdamWParameter> some_parameters(DType dtype) {
   std::uint64_t seed = 0;
   // Empty, scalar, one past a vector, and more than a chunk.
   for (const Shape& shape : {Shape{0}, Shape{}, Shape{17}, Shape{3, 11}, Shape{130, 131}}) {
-    parameters.push_back(parameter_of(shape, dtype, seed % 2 == 0 ? 0.1 : 0.0, seed));
+    parameters.push_back(adamw_parameter(shape, dtype, seed % 2 == 0 ? 0.1 : 0.0, seed));
     parameters.back().learning_rate_scale = seed > 2 ? 0.25 : 1;
     ++seed;
   }
   // By Lion, in the same list.
   for (const Shape& shape : {Shape{19}, Shape{130, 131}}) {
-    parameters.push_back(parameter_of(shape, dtype, 0.1, ++seed));
+    parameters.push_back(adamw_parameter(shape, dtype, 0.1, ++seed));
     parameters.back().exp_avg_sq = Tensor();
   }
   return parameters;
@@ -54,8 +54,8 @@ void draw_grads(const std::vector<AdamWParameter>& parameters, std::int64_t step
 }
 
 /// AdamW and Lion in plain float64 loops, one parameter at a time.
-struct Reference {
-  explicit Reference(const AdamWParameter& p)
+struct AdamWReference {
+  explicit AdamWReference(const AdamWParameter& p)
       : value((p.master.defined() ? p.master : p.value).to(DType::kFloat64).clone()),
         m(zeros_like(value)),
         v(zeros_like(value)) {}
@@ -86,7 +86,7 @@ struct Reference {
   Tensor value, m, v;
 };
 
-double worst_difference(const Tensor& found, const Tensor& expected) {
+double worst_of_adamw(const Tensor& found, const Tensor& expected) {
   const Tensor wide = found.to(DType::kFloat64);
   double worst = 0.0;
   for (std::int64_t i = 0; i < wide.numel(); ++i) {
@@ -95,7 +95,7 @@ double worst_difference(const Tensor& found, const Tensor& expected) {
   return worst;
 }
 
-void run_steps(const std::vector<AdamWParameter>& parameters, std::vector<Reference>& references) {
+void run_steps(const std::vector<AdamWParameter>& parameters, std::vector<AdamWReference>& references) {
   AdamWStep step = kStep;
   for (step.step = 1; step.step <= 3; ++step.step) {
     draw_grads(parameters, step.step);
@@ -115,14 +115,14 @@ TEST_CASE("ops: adamw follows its formula") {
     for (const DType dtype : {DType::kFloat32, DType::kBFloat16, DType::kFloat64}) {
       INFO(cpu_isa_name(isa) << " " << dtype_name(dtype));
       const std::vector<AdamWParameter> parameters = some_parameters(dtype);
-      std::vector<Reference> references(parameters.begin(), parameters.end());
+      std::vector<AdamWReference> references(parameters.begin(), parameters.end());
       run_steps(parameters, references);
       const double tolerance = dtype == DType::kFloat64 ? 1e-14 : 1e-6;
       for (std::size_t i = 0; i < parameters.size(); ++i) {
         const AdamWParameter& p = parameters[i];
-        CHECK(worst_difference(p.master.defined() ? p.master : p.value, references[i].value) < tolerance);
-        CHECK(worst_difference(p.exp_avg, references[i].m) < tolerance);
-        if (p.exp_avg_sq.defined()) CHECK(worst_difference(p.exp_avg_sq, references[i].v) < tolerance);
+        CHECK(worst_of_adamw(p.master.defined() ? p.master : p.value, references[i].value) < tolerance);
+        CHECK(worst_of_adamw(p.exp_avg, references[i].m) < tolerance);
+        if (p.exp_avg_sq.defined()) CHECK(worst_of_adamw(p.exp_avg_sq, references[i].v) < tolerance);
         if (p.master.defined()) {
           const Tensor rounded = p.master.to(DType::kBFloat16);
           CHECK(std::memcmp(p.value.raw(), rounded.raw(), rounded.bytes()) == 0);
@@ -134,7 +134,7 @@ TEST_CASE("ops: adamw follows its formula") {
 
 TEST_CASE(
     "ops: lion moves a weight by the rate, whatever the size of its gradient, and not at all by a zero") {
-  AdamWParameter p = parameter_of({3}, DType::kFloat32, 0.0, 1);
+  AdamWParameter p = adamw_parameter({3}, DType::kFloat32, 0.0, 1);
   p.exp_avg_sq = Tensor();
   p.value.fill(1);
   p.grad.copy_from(tensor_of<float>({3}, {1e-20F, -1e20F, 0}));
@@ -159,32 +159,32 @@ TEST_CASE("ops: adamw has the same bits with any number of threads, and as one p
 }
 
 TEST_CASE("ops: adamw takes parameters of several dtypes in one list") {
-  const std::vector<AdamWParameter> parameters = {parameter_of({9}, DType::kBFloat16, 0.1, 1),
-                                                  parameter_of({5}, DType::kFloat32, 0.1, 2)};
-  std::vector<Reference> references(parameters.begin(), parameters.end());
+  const std::vector<AdamWParameter> parameters = {adamw_parameter({9}, DType::kBFloat16, 0.1, 1),
+                                                  adamw_parameter({5}, DType::kFloat32, 0.1, 2)};
+  std::vector<AdamWReference> references(parameters.begin(), parameters.end());
   run_steps(parameters, references);
-  CHECK(worst_difference(parameters[0].master, references[0].value) < 1e-6);
-  CHECK(worst_difference(parameters[1].value, references[1].value) < 1e-6);
+  CHECK(worst_of_adamw(parameters[0].master, references[0].value) < 1e-6);
+  CHECK(worst_of_adamw(parameters[1].value, references[1].value) < 1e-6);
 }
 
 TEST_CASE("ops: adamw's state begins at zero and the values") {
   for (const DType dtype : {DType::kFloat32, DType::kBFloat16, DType::kFloat64}) {
     INFO(dtype_name(dtype));
-    AdamWParameter p = parameter_of({300, 200}, dtype, 0.1, 1);
+    AdamWParameter p = adamw_parameter({300, 200}, dtype, 0.1, 1);
     for (Tensor* state : {&p.exp_avg, &p.exp_avg_sq, &p.master}) {
       if (state->defined()) state->fill(7);
     }
     p.grad = Tensor();
     reset_adamw_state({&p, 1});
     for (const Tensor& moment : {p.exp_avg, p.exp_avg_sq})
-      CHECK(worst_difference(moment, zeros(moment.shape(), DType::kFloat64)) == 0);
-    if (p.master.defined()) CHECK(worst_difference(p.master, p.value.to(DType::kFloat64)) == 0);
+      CHECK(worst_of_adamw(moment, zeros(moment.shape(), DType::kFloat64)) == 0);
+    if (p.master.defined()) CHECK(worst_of_adamw(p.master, p.value.to(DType::kFloat64)) == 0);
   }
 }
 
 TEST_CASE("ops: adamw refuses what does not fit, before it changes anything") {
-  std::vector<AdamWParameter> list = {parameter_of({3, 2}, DType::kFloat32, 0.1, 1),
-                                      parameter_of({4}, DType::kFloat32, 0.1, 2)};
+  std::vector<AdamWParameter> list = {adamw_parameter({3, 2}, DType::kFloat32, 0.1, 1),
+                                      adamw_parameter({4}, DType::kFloat32, 0.1, 2)};
   draw_grads(list, 1);
   const Tensor before = list[0].value.clone();
   const auto with = [&](auto change) {

@@ -15,17 +15,17 @@ using namespace moh::test;
 
 namespace {
 
-EmaParameter parameter_of(const Shape& shape, DType dtype, std::uint64_t seed) {
+EmaParameter averaged_parameter(const Shape& shape, DType dtype, std::uint64_t seed) {
   return {normal(shape, seed).to(accumulate_dtype(dtype)), normal(shape, seed + 100).to(dtype)};
 }
 
 /// Empty, a scalar, one past a vector, and more than a chunk, of every dtype.
-std::vector<EmaParameter> some_parameters() {
+std::vector<EmaParameter> some_averaged() {
   std::vector<EmaParameter> parameters;
   std::uint64_t seed = 0;
   for (const Shape& shape : {Shape{0}, Shape{}, Shape{17}, Shape{130, 131}}) {
     for (const DType dtype : {DType::kFloat32, DType::kBFloat16, DType::kFloat64})
-      parameters.push_back(parameter_of(shape, dtype, ++seed));
+      parameters.push_back(averaged_parameter(shape, dtype, ++seed));
   }
   return parameters;
 }
@@ -46,7 +46,7 @@ TEST_CASE("ops: ema follows its formula") {
     if (!cpu_has_isa(isa)) continue;
     const CpuIsaScope scope(isa);
     INFO(cpu_isa_name(isa));
-    const std::vector<EmaParameter> parameters = some_parameters();
+    const std::vector<EmaParameter> parameters = some_averaged();
     std::vector<Tensor> expected;
     for (const EmaParameter& p : parameters) expected.push_back(p.average.to(DType::kFloat64).clone());
     const EmaUpdate ema(parameters);
@@ -73,7 +73,7 @@ TEST_CASE("ops: an average that equals its value stays equal, however close to 1
 }
 
 TEST_CASE("ops: a decay that lies in memory gives the bits of one that is passed") {
-  const std::vector<EmaParameter> parameters = some_parameters(), others = some_parameters();
+  const std::vector<EmaParameter> parameters = some_averaged(), others = some_averaged();
   const EmaUpdate passed(parameters), in_memory(others);
   const Tensor rate = zeros({}, DType::kFloat64);
   for (const double decay : {0.1, 2.0 / 11, 0.998}) {
@@ -93,7 +93,7 @@ TEST_CASE("ops: a decay that lies in memory gives the bits of one that is passed
 TEST_CASE("ops: ema has the same bits with any number of threads") {
   const auto after = [](int threads) {
     set_num_threads(threads);
-    const std::vector<EmaParameter> parameters = some_parameters();
+    const std::vector<EmaParameter> parameters = some_averaged();
     EmaUpdate(parameters).update(0.9);
     return parameters[9].average;
   };

@@ -14,7 +14,7 @@ using namespace moh::test;
 
 namespace {
 
-constexpr AdamWStep kStep{.learning_rate = 0.02, .momentum = 0.9, .grad_scale = 0.5};
+constexpr AdamWStep kMuonStep{.learning_rate = 0.02, .momentum = 0.9, .grad_scale = 0.5};
 
 /// A matrix of doubles in plain loops.
 struct Plain {
@@ -78,16 +78,16 @@ AdamWParameter matrix_of(const Shape& shape, DType dtype) {
 }
 
 /// Muon in plain float64 loops.
-struct Reference {
-  explicit Reference(const AdamWParameter& p)
+struct MuonReference {
+  explicit MuonReference(const AdamWParameter& p)
       : value(p.master.defined() ? p.master : p.value), m(value.rows, value.columns) {}
 
   void update(const AdamWParameter& of) {
-    const double rate = of.learning_rate_scale * kStep.learning_rate, mu = kStep.momentum;
+    const double rate = of.learning_rate_scale * kMuonStep.learning_rate, mu = kMuonStep.momentum;
     const Plain grad(of.grad);
     Plain u = m;
     for (std::size_t i = 0; i < m.at.size(); ++i) {
-      const double g = grad.at[i] * kStep.grad_scale;
+      const double g = grad.at[i] * kMuonStep.grad_scale;
       m.at[i] = mu * m.at[i] + (1 - mu) * g;
       u.at[i] = mu * m.at[i] + (1 - mu) * g;
     }
@@ -100,7 +100,7 @@ struct Reference {
   Plain value, m;
 };
 
-double worst_difference(const Tensor& found, const Plain& expected) {
+double worst_of(const Tensor& found, const Plain& expected) {
   const Plain plain(found);
   double worst = 0;
   for (std::size_t i = 0; i < plain.at.size(); ++i)
@@ -118,16 +118,15 @@ TEST_CASE("ops: muon follows its formula") {
       for (const Shape& shape : {Shape{1, 1}, Shape{1, 9}, Shape{7, 3}, Shape{40, 24}, Shape{128, 150}}) {
         INFO(cpu_isa_name(isa) << " " << dtype_name(dtype) << " " << to_string(shape));
         const AdamWParameter matrix = matrix_of(shape, dtype);
-        Reference reference(matrix);
+        MuonReference reference(matrix);
         for (std::uint64_t step = 1; step <= 3; ++step) {
           matrix.grad.copy_from(normal(shape, 10 + step));
           reference.update(matrix);
-          adamw({&matrix, 1}, kStep);
+          adamw({&matrix, 1}, kMuonStep);
         }
         const double tolerance = dtype == DType::kFloat64 ? 1e-12 : 2e-6;
-        CHECK(worst_difference(matrix.master.defined() ? matrix.master : matrix.value, reference.value) <
-              tolerance);
-        CHECK(worst_difference(matrix.exp_avg, reference.m) < tolerance);
+        CHECK(worst_of(matrix.master.defined() ? matrix.master : matrix.value, reference.value) < tolerance);
+        CHECK(worst_of(matrix.exp_avg, reference.m) < tolerance);
       }
     }
   }
@@ -150,12 +149,12 @@ TEST_CASE(
                              zeros({5}, DType::kFloat64)};
   AdamWParameter matrix = matrix_of({4, 6}, DType::kFloat64);
   matrix.grad.copy_from(normal({4, 6}, 4));
-  adamw(std::vector{vector, matrix}, kStep);
-  adamw({&alone, 1}, kStep);
+  adamw(std::vector{vector, matrix}, kMuonStep);
+  adamw({&alone, 1}, kMuonStep);
   CHECK(std::memcmp(vector.value.raw(), alone.value.raw(), alone.value.bytes()) == 0);
   matrix.value = matrix.value.reshape({24});
   matrix.grad = matrix.grad.reshape({24});
   matrix.exp_avg = matrix.exp_avg.reshape({24});
-  CHECK_THROWS_WITH(adamw({&matrix, 1}, kStep),
+  CHECK_THROWS_WITH(adamw({&matrix, 1}, kMuonStep),
                     "adamw: parameter 0: expected a matrix, as it is updated by Muon, found [24]");
 }

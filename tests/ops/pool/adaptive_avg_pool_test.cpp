@@ -16,7 +16,7 @@ bool covers(std::int64_t i, std::int64_t n, std::int64_t p, std::int64_t pixels)
   return i * pixels < (p + 1) * n && p * n < (i + 1) * pixels;
 }
 
-std::vector<Tensor> reference(const Tensor& x, std::int64_t height, std::int64_t width) {
+std::vector<Tensor> adaptive_avg_pool_reference(const Tensor& x, std::int64_t height, std::int64_t width) {
   const std::int64_t channels = x.dim(3);
   const Tensor y = zeros({x.dim(0), height, width, channels}, DType::kFloat64);
   for (std::int64_t i = 0; i < y.numel(); ++i) {
@@ -53,7 +53,7 @@ OP_CASES(adaptive_avg_pool) {
         {.name = to_string(s.x) + " to " + to_string(Shape{s.height, s.width}),
          .inputs = {normal(s.x)},
          .run = [=](const Inputs& in) { return Outputs{adaptive_avg_pool(in[0], s.height, s.width)}; },
-         .reference = [=](const auto& in) { return reference(in[0], s.height, s.width); }});
+         .reference = [=](const auto& in) { return adaptive_avg_pool_reference(in[0], s.height, s.width); }});
   }
   return cases;
 }

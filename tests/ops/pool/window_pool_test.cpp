@@ -29,7 +29,7 @@ double pooled(const Tensor& x, const WindowPoolOptions& o, std::int64_t image, s
   return o.kind == PoolKind::kMax ? most : sum / count;
 }
 
-Tensor reference(const Tensor& x, const WindowPoolOptions& o) {
+Tensor window_pool_reference(const Tensor& x, const WindowPoolOptions& o) {
   const std::int64_t height = (x.dim(1) + 2 * o.padding - o.window) / o.stride + 1,
                      width = (x.dim(2) + 2 * o.padding - o.window) / o.stride + 1, channels = x.dim(3);
   Tensor y = empty({x.dim(0), height, width, channels}, DType::kFloat64);
@@ -49,7 +49,7 @@ TEST_CASE("ops: window_pool pools the pixels inside the image") {
          {WindowPoolOptions{kind, 3, 2, 0}, WindowPoolOptions{kind, 3, 1, 1},
           WindowPoolOptions{kind, 1, 1, 0}, WindowPoolOptions{kind, 4, 3, 3}}) {
       for (const Shape& shape : {Shape{2, 9, 7, 5}, Shape{1, 4, 4, 33}, Shape{0, 5, 5, 2}}) {
-        const Tensor x = normal(shape), expected = reference(x, options);
+        const Tensor x = normal(shape), expected = window_pool_reference(x, options);
         for (const DType dtype : {DType::kFloat64, DType::kFloat32, DType::kBFloat16}) {
           const Tensor found = window_pool(Variable(x.to(dtype)), options).value();
           CHECK(found.shape() == expected.shape());

@@ -14,7 +14,7 @@ namespace {
 
 constexpr PatchOrder kOrders[] = {PatchOrder::kChannelRowColumn, PatchOrder::kRowColumnChannel};
 
-struct Sizes {
+struct PatchifySizes {
   std::int64_t batch;
   ImageSize image;
   std::int64_t p;
@@ -25,17 +25,18 @@ struct Sizes {
 
 /// Nothing, one pixel, patches of one pixel, one patch, and patches with more values than a block has
 /// threads.
-const Sizes kSizes[] = {{0, {3, 4, 4}, 2}, {2, {0, 4, 4}, 2}, {2, {3, 0, 4}, 2},  {1, {1, 1, 1}, 1},
-                        {2, {3, 2, 5}, 1}, {2, {3, 6, 6}, 6}, {2, {4, 6, 10}, 2}, {2, {3, 22, 33}, 11}};
+const PatchifySizes kPatchifySizes[] = {{0, {3, 4, 4}, 2},  {2, {0, 4, 4}, 2},   {2, {3, 0, 4}, 2},
+                                        {1, {1, 1, 1}, 1},  {2, {3, 2, 5}, 1},   {2, {3, 6, 6}, 6},
+                                        {2, {4, 6, 10}, 2}, {2, {3, 22, 33}, 11}};
 
-std::string name_of(const Sizes& s, PatchOrder order) {
+std::string name_of(const PatchifySizes& s, PatchOrder order) {
   return to_string(s.images()) + " p " + std::to_string(s.p) +
          (order == PatchOrder::kChannelRowColumn ? " by channels" : " by pixels");
 }
 
 /// Calls copy(image element, patch element), written out from the contract.
 template <class Copy>
-void each_place(const Sizes& s, PatchOrder order, const Copy& copy) {
+void each_place(const PatchifySizes& s, PatchOrder order, const Copy& copy) {
   const auto [channels, height, width] = s.image;
   const std::int64_t p = s.p;
   for (std::int64_t b = 0; b < s.batch; ++b)
@@ -55,7 +56,7 @@ void each_place(const Sizes& s, PatchOrder order, const Copy& copy) {
 
 OP_CASES(patchify) {
   OpCases cases;
-  for (const Sizes& s : kSizes) {
+  for (const PatchifySizes& s : kPatchifySizes) {
     for (const PatchOrder order : kOrders) {
       cases.push_back({.name = name_of(s, order),
                        .inputs = {normal(s.images())},
@@ -75,7 +76,7 @@ OP_CASES(patchify) {
 
 OP_CASES(unpatchify) {
   OpCases cases;
-  for (const Sizes& s : kSizes) {
+  for (const PatchifySizes& s : kPatchifySizes) {
     for (const PatchOrder order : kOrders) {
       cases.push_back(
           {.name = name_of(s, order),

@@ -11,7 +11,7 @@ using namespace moh::test;
 
 namespace {
 
-std::vector<Tensor> reference(const std::vector<Tensor>& in) {
+std::vector<Tensor> softmax_reference(const std::vector<Tensor>& in) {
   const std::int64_t width = in[0].dim(-1);
   Tensor y = empty_like(in[0]);
   for (std::int64_t first = 0; first < y.numel(); first += width) {
@@ -32,7 +32,7 @@ OP_CASES(softmax) {
     cases.push_back({.name = to_string(shape),
                      .inputs = {uniform(shape, -4.0, 4.0)},
                      .run = [](const Inputs& in) { return Outputs{softmax(in[0])}; },
-                     .reference = reference});
+                     .reference = softmax_reference});
   }
   return cases;
 }
