@@ -90,7 +90,7 @@ double central_difference(const Function& f, const std::vector<Tensor>& inputs,
   return (above - below) / (2.0 * step);
 }
 
-/// A direction is named by its first element; it has one alone if `elements` is 1.
+/// Both derivatives along a direction, which is named by its first element and has so many.
 struct Comparison {
   std::size_t input, first, elements;
   double analytic, numeric;

@@ -37,8 +37,8 @@ struct WeightedSoftmax {
   }
 };
 
-/// MaskedToken t, once its kept heads are written: gate_h = type[0] shared.all shared_share(h) + type[1]
-/// kept.all kept_share(h).
+/// Token t, once its kept heads are written: gate_h = type[0] shared.all shared_share(h) + type[1] kept.all
+/// kept_share(h).
 struct MaskedToken {
   const MaskedArgs& args;
   std::int64_t t;

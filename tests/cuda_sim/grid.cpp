@@ -95,8 +95,8 @@ Fiber& fiber_of(Thread& thread) {
   return thread.fiber;
 }
 
-/// What a fiber does when its thread has ended: another thread, which it begins, or nothing before it is
-/// given one. The host looks after a block that has ended.
+/// A fiber whose thread has ended begins another one, or does nothing before it is given one. The host looks
+/// after a block that has ended.
 void after_thread(Thread& ended) {
   Thread* const next = run->failure || ended.block->done() ? nullptr : run->take_ready();
   if (next != nullptr && !next->fiber.has_stack()) {
@@ -113,7 +113,7 @@ void after_thread(Thread& ended) {
   }
 }
 
-/// What every fiber does: one thread after the other, which is begun by a switch to a spare fiber.
+/// Every fiber runs one thread after the other; a switch to a spare fiber begins one.
 void run_threads() {
   for (;;) {
     Thread& self = this_thread();

@@ -11,7 +11,7 @@ using namespace moh::test;
 
 namespace {
 
-/// AddLowRankSizes of a case: [outer, width] for y, and of each term the rows and the rank of its matrix, and
+/// Sizes of a case: [outer, width] for y, and of each term the rows and the rank of its matrix, and
 /// its first column.
 struct AddLowRankSizes {
   std::vector<std::int64_t> outer;

@@ -47,7 +47,7 @@ HeadSequences sequences_on(const HeadSequencesSizes& s, Device device, HeadSeque
   return head_sequences(lists, options);
 }
 
-/// The pairs of the selected_sequences, sequence by sequence, head by head.
+/// The pairs of the selection, sequence by sequence, head by head.
 std::vector<std::int64_t> pairs_of(const HeadSequencesSizes& s) {
   const Tensor selected = selected_sequences(s);
   std::vector<std::int64_t> pairs;

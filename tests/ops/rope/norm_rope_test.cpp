@@ -58,7 +58,7 @@ OP_CASES(norm_rope) {
                [=](const std::vector<Tensor>& in) { return norm_rope_reference(in[0], in[1], first); }});
     }
   }
-  // A document begins at token 2 of the second sequence: the norm_rope_reference's sequences are apart.
+  // A document begins at token 2 of the second sequence: the reference's sequences are apart.
   cases.push_back(
       {.name = "documents",
        .inputs = {normal({2, 5, 3, 6}), uniform({6}, 0.5, 1.5)},
