@@ -346,7 +346,7 @@ class OptimizerTest(unittest.TestCase):
             torch.testing.assert_close(free.weight, wide.weight, rtol=0, atol=0)
 
 
-# What the worker imports, and what PyTorch's optimisers import when they are used.
+# Modules that the worker imports, and those that PyTorch's optimisers import when they are used.
 WORKER_IMPORTS = "import torch._dynamo, diffusion, models, routing, vision"
 
 
