@@ -146,7 +146,7 @@ function(moh_cpu_kernels layer)
     target_link_libraries(${target} PRIVATE moh_compile_options)
     target_include_directories(${target} PRIVATE
       $<TARGET_PROPERTY:moh_${layer},INTERFACE_INCLUDE_DIRECTORIES>)
-    moh_precompile_kernels(${target})
+    moh_precompile_kernels(${target} ${isa})
     target_sources(moh_${layer} PRIVATE $<TARGET_OBJECTS:${target}>)
     set_property(TARGET moh_${layer} APPEND PROPERTY MOH_KERNEL_OBJECTS $<TARGET_OBJECTS:${target}>)
   endforeach()

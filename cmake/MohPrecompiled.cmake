@@ -25,11 +25,18 @@ function(moh_precompile_library target)
   endif()
 endfunction()
 
-# moh_precompile_kernels(TARGET): kernel files use precompiled headers of the standard library and of the processor's
-# instructions, which are most of what they include.
-function(moh_precompile_kernels target)
-  if((MOH_PRECOMPILED OR MOH_SANITIZE) AND CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
+# moh_precompile_kernels(TARGET ISA): kernel files use precompiled headers of the standard library and of the processor's
+# instructions, which are most of what they include. The first layer's kernels of an instruction set compile them for all layers.
+function(moh_precompile_kernels target isa)
+  if(NOT (MOH_PRECOMPILED OR MOH_SANITIZE) OR NOT CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
+    return()
+  endif()
+  get_property(first GLOBAL PROPERTY MOH_PRECOMPILED_KERNELS_${isa})
+  if(first)
+    target_precompile_headers(${target} REUSE_FROM ${first})
+  else()
     target_precompile_headers(${target} PRIVATE ${MOH_STANDARD_HEADERS} <immintrin.h>)
+    set_property(GLOBAL PROPERTY MOH_PRECOMPILED_KERNELS_${isa} ${target})
   endif()
 endfunction()
 

@@ -9,6 +9,7 @@
 #include "models/llm/llama.h"
 #include "ops/elementwise/add.h"
 #include "ops/loss/cross_entropy.h"
+#include "tests/cuda_sim/relative_difference.h"
 #include "tests/models/layers/straight_through_checks.h"
 #include "tests/ops/device_ways.h"
 #include "tests/train/trainer/run/gate_training_checks.h"
@@ -50,16 +51,6 @@ std::unique_ptr<Llama> made(const LlamaConfig& config, Device device) {
   auto model = std::make_unique<Llama>(config, Placement{DType::kFloat32, device});
   model->initialise(5);
   return model;
-}
-
-double relative_difference(const Tensor& a, const Tensor& b) {
-  double difference = 0, most = 1e-30;
-  for (std::int64_t i = 0; i < a.numel(); ++i) {
-    const double expected = b.data<float>()[i];
-    difference = std::max(difference, std::abs(double{a.data<float>()[i]} - expected));
-    most = std::max(most, std::abs(expected));
-  }
-  return difference / most;
 }
 
 /// Tokens [begin, end) of both texts.

@@ -16,7 +16,7 @@ using namespace moh::test;
 
 namespace {
 
-constexpr int kSteps = 7;
+constexpr int kGraphSteps = 7;
 
 /// Prompts, which are no targets, of 1 to 12 tokens, and responses of 3.
 std::shared_ptr<const LanguageData> prompts_and_responses() {
@@ -73,7 +73,7 @@ struct Run {
 
 std::vector<StepReport> train(Run& run) {
   std::vector<StepReport> reports;
-  for (std::int64_t i = 0; i < kSteps; ++i) {
+  for (std::int64_t i = 0; i < kGraphSteps; ++i) {
     run.targets.insert(run.step.begin(i, 0.01 / static_cast<double>(1 + i)).targets);
     reports.push_back(run.step.finish());
   }
@@ -103,7 +103,7 @@ TEST_CASE("sim: three graphs give the bits of an uncaptured step, however many m
   CHECK(captured.step.captured());
   CHECK_FALSE(eager.step.captured());
   CHECK(eager.targets.size() >= 4);  // or a number that was captured would not be noticed
-  for (std::size_t i = 0; i < kSteps; ++i) {
+  for (std::size_t i = 0; i < kGraphSteps; ++i) {
     INFO("step " << i);
     CHECK(found[i].loss == expected[i].loss);
     CHECK(found[i].gradient_norm == expected[i].gradient_norm);
@@ -153,7 +153,7 @@ TEST_CASE("sim: a balance loss over the whole step counts its loads in a graph o
       apart(run_of(BalanceScope::kMicroBatch, true));
   const std::vector<StepReport> expected = train(eager), found = train(captured);
   CHECK(captured.step.captured());
-  for (std::size_t i = 0; i < kSteps; ++i) {
+  for (std::size_t i = 0; i < kGraphSteps; ++i) {
     INFO("step " << i);
     CHECK(found[i].gradient_norm == expected[i].gradient_norm);
     CHECK(found[i].statistics.scalars == expected[i].statistics.scalars);
@@ -170,13 +170,13 @@ TEST_CASE("sim: a captured step that is stopped between its micro-batches change
   train(straight);
   const std::vector<Tensor> before = run.state();
   int asked = 0;
-  CHECK_FALSE(run.step.begin_unless([&] { return ++asked == 3; }, kSteps, 0.01));
+  CHECK_FALSE(run.step.begin_unless([&] { return ++asked == 3; }, kGraphSteps, 0.01));
   CHECK(run.step.under_way() == 0);
   CHECK(same_bits(run.state(), before));
   // The next step is as if there had not been one.
   for (Run* each : {&run, &straight}) {
     each->task.seek(0, {});
-    each->step.begin(kSteps + 1, 0.01);
+    each->step.begin(kGraphSteps + 1, 0.01);
     each->step.finish();
   }
   CHECK(same_bits(run.state(), straight.state()));
@@ -207,12 +207,12 @@ TEST_CASE("sim: other work between captured steps has their memory, and what it 
   run.step.lend_memory(work);
   CHECK(reserved() == before);
   CHECK(run.step.captured());
-  step_both(kSteps);
+  step_both(kGraphSteps);
 
   kept.push_back({});
   run.step.lend_memory(work);
   CHECK_FALSE(run.step.captured());  // a replay might write where the tensor is
-  for (std::int64_t i = 1; i <= 5; ++i) step_both(kSteps + i);
+  for (std::int64_t i = 1; i <= 5; ++i) step_both(kGraphSteps + i);
   CHECK(run.step.captured());
   const Tensor here = kept.back().to(kCpu);
   CHECK(std::ranges::all_of(here.span<float>(), [](float element) { return element == 9.0F; }));

@@ -8,6 +8,7 @@
 
 #include "ops/elementwise/add.h"
 #include "ops/loss/cross_entropy.h"
+#include "tests/cuda_sim/relative_difference.h"
 #include "tests/models/translation/tiny_translation.h"
 #include "tests/ops/device_ways.h"
 
@@ -15,17 +16,6 @@ using namespace moh;
 using namespace moh::test;
 
 namespace {
-
-double relative_difference(const Tensor& a, const Tensor& b) {
-  REQUIRE(a.numel() == b.numel());
-  double difference = 0, most = 1e-30;
-  for (std::int64_t i = 0; i < a.numel(); ++i) {
-    const double expected = b.data<float>()[i];
-    difference = std::max(difference, std::abs(double{a.data<float>()[i]} - expected));
-    most = std::max(most, std::abs(expected));
-  }
-  return difference / most;
-}
 
 /// Logits and gradients of a training step, with every dropout, on the CPU.
 std::vector<Tensor> step_of(const TranslationModel& model, const TranslationText& text) {
