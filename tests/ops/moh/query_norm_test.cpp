@@ -40,7 +40,8 @@ std::vector<Tensor> query_norm_reference(const std::vector<Tensor>& in, std::int
 
 /// x [N, H, d] with head i moved to order[i].
 Tensor placed_heads(const Tensor& x, const QueryNormHeads& order) {
-  const Tensor from = x.to(DType::kFloat64), to = empty_like(from);
+  const Tensor from = x.to(DType::kFloat64);
+  Tensor to = empty_like(from);
   const std::int64_t heads = x.dim(1), d = x.dim(2);
   for (std::int64_t i = 0; i < from.numel(); ++i) {
     const std::int64_t token = i / (heads * d), head = i / d % heads;

@@ -42,18 +42,18 @@ struct SigmoidGateSizes {
   Shape x, of_heads, of_elements;
 };
 /// No token, one element, odd widths, one head past a vector, more than a chunk.
-const SigmoidGateSizes kSigmoidGateSizes[] = {{{0, 3, 4}, {0, 3}, {0, 12}},
-                                              {{1, 1, 1}, {1, 1}, {1, 1}},
-                                              {{3, 8}, {3}, {24}},
-                                              {{5, 3, 7}, {5, 3}, {5, 21}},
-                                              {{2, 17, 1, 16}, {2, 17, 1}, {2, 17, 16}},
-                                              {{2, 1030, 2, 9}, {2, 1030, 2}, {2, 1030, 18}}};
+const SigmoidGateSizes sigmoid_gate_sizes[] = {{{0, 3, 4}, {0, 3}, {0, 12}},
+                                               {{1, 1, 1}, {1, 1}, {1, 1}},
+                                               {{3, 8}, {3}, {24}},
+                                               {{5, 3, 7}, {5, 3}, {5, 21}},
+                                               {{2, 17, 1, 16}, {2, 17, 1}, {2, 17, 16}},
+                                               {{2, 1030, 2, 9}, {2, 1030, 2}, {2, 1030, 18}}};
 
 }  // namespace
 
 OP_CASES(sigmoid_gate) {
   OpCases cases;
-  for (const SigmoidGateSizes& s : kSigmoidGateSizes) {
+  for (const SigmoidGateSizes& s : sigmoid_gate_sizes) {
     for (const Shape& logits : {s.of_heads, s.of_elements}) {
       cases.push_back({.name = to_string(s.x) + " with logits " + to_string(logits),
                        .inputs = {normal(s.x), normal(logits, 2)},

@@ -25,7 +25,7 @@ struct PatchifySizes {
 
 /// Nothing, one pixel, patches of one pixel, one patch, and patches with more values than a block has
 /// threads.
-const PatchifySizes kPatchifySizes[] = {{0, {3, 4, 4}, 2},  {2, {0, 4, 4}, 2},   {2, {3, 0, 4}, 2},
+const PatchifySizes patchify_sizes[] = {{0, {3, 4, 4}, 2},  {2, {0, 4, 4}, 2},   {2, {3, 0, 4}, 2},
                                         {1, {1, 1, 1}, 1},  {2, {3, 2, 5}, 1},   {2, {3, 6, 6}, 6},
                                         {2, {4, 6, 10}, 2}, {2, {3, 22, 33}, 11}};
 
@@ -56,7 +56,7 @@ void each_place(const PatchifySizes& s, PatchOrder order, const Copy& copy) {
 
 OP_CASES(patchify) {
   OpCases cases;
-  for (const PatchifySizes& s : kPatchifySizes) {
+  for (const PatchifySizes& s : patchify_sizes) {
     for (const PatchOrder order : kOrders) {
       cases.push_back({.name = name_of(s, order),
                        .inputs = {normal(s.images())},
@@ -76,7 +76,7 @@ OP_CASES(patchify) {
 
 OP_CASES(unpatchify) {
   OpCases cases;
-  for (const PatchifySizes& s : kPatchifySizes) {
+  for (const PatchifySizes& s : patchify_sizes) {
     for (const PatchOrder order : kOrders) {
       cases.push_back(
           {.name = name_of(s, order),
@@ -104,19 +104,21 @@ TEST_CASE("ops: unpatchify gives back what patchify took apart") {
 }
 
 TEST_CASE("ops: linear of patches is a convolution whose stride is its kernel") {
-  constexpr std::int64_t kChannels = 3, kSide = 8, kOut = 5, p = 4;
-  const Tensor images = normal({1, kChannels, kSide, kSide}), weight = normal({kOut, kChannels, p, p}, 2);
-  const Tensor y = linear(patchify(Variable(images), p, PatchOrder::kChannelRowColumn),
-                          Variable(weight.reshape({kOut, kChannels * p * p})), Variable())
+  constexpr std::int64_t kChannels = 3, kSide = 8, kOut = 5, kPatch = 4;
+  const Tensor images = normal({1, kChannels, kSide, kSide}),
+               weight = normal({kOut, kChannels, kPatch, kPatch}, 2);
+  const Tensor y = linear(patchify(Variable(images), kPatch, PatchOrder::kChannelRowColumn),
+                          Variable(weight.reshape({kOut, kChannels * kPatch * kPatch})), Variable())
                        .value();
   for (std::int64_t i = 0; i < y.numel(); ++i) {
-    const std::int64_t out = i % kOut, top = i / kOut / (kSide / p) * p, left = i / kOut % (kSide / p) * p;
+    const std::int64_t out = i % kOut, top = i / kOut / (kSide / kPatch) * kPatch,
+                       left = i / kOut % (kSide / kPatch) * kPatch;
     double expected = 0;
     for (std::int64_t c = 0; c < kChannels; ++c)
-      for (std::int64_t row = 0; row < p; ++row)
-        for (std::int64_t column = 0; column < p; ++column)
+      for (std::int64_t row = 0; row < kPatch; ++row)
+        for (std::int64_t column = 0; column < kPatch; ++column)
           expected += images.data<double>()[(c * kSide + top + row) * kSide + left + column] *
-                      weight.data<double>()[((out * kChannels + c) * p + row) * p + column];
+                      weight.data<double>()[((out * kChannels + c) * kPatch + row) * kPatch + column];
     CHECK(y.data<double>()[i] == Approx(expected).epsilon(1e-12));
   }
 }
