@@ -11,6 +11,7 @@
 #include <iterator>
 #include <system_error>
 
+#include "core/block_size.h"
 #include "tests/cuda_sim/grid.h"
 #include "tests/cuda_sim/registered_memory.h"
 
@@ -26,10 +27,6 @@ constexpr std::size_t kHugePage = std::size_t{2} << 20;
 
 int open_accesses = 0;
 std::size_t protected_bytes = 0;  // whose protection changes, at the beginning of the memory
-
-std::size_t round_up(std::size_t bytes, std::size_t to) {
-  return (bytes + to - 1) / to * to;
-}
 
 void forbid([[maybe_unused]] const void* block, [[maybe_unused]] std::size_t bytes) {
 #if defined(__SANITIZE_ADDRESS__)
