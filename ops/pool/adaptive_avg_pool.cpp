@@ -12,6 +12,7 @@ namespace {
 constexpr std::string_view kAdaptiveAvgPoolOp = "adaptive_avg_pool";
 
 PoolAxis checked_axis(Check& check, std::string_view name, std::int64_t pixels, std::int64_t cells) {
+  check.require(pixels >> 31 == 0, name, "fewer than 2^31 pixels of x", std::to_string(pixels));
   check.require(cells >= 1 && cells <= pixels, name, "1 to the " + std::to_string(pixels) + " pixels of x",
                 std::to_string(cells));
   return {pixels, cells};

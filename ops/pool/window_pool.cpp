@@ -12,9 +12,8 @@ namespace {
 constexpr std::string_view kWindowPoolOp = "window_pool";
 
 WindowAxis checked_axis(Check& check, const char* name, std::int64_t pixels, const WindowPoolOptions& o) {
-  constexpr std::int64_t kMost = std::int64_t{1} << 31;
-  check.require(pixels <= kMost && pixels + 2 * o.padding >= o.window, name,
-                std::to_string(o.window) + " or more pixels of x with padding, and at most 2^31",
+  check.require(pixels >> 31 == 0 && pixels + 2 * o.padding >= o.window, name,
+                std::to_string(o.window) + " or more pixels of x with padding, and fewer than 2^31",
                 std::to_string(pixels) + " + 2 * " + std::to_string(o.padding));
   return {pixels, (pixels + 2 * o.padding - o.window) / o.stride + 1, o.window, o.stride, o.padding};
 }

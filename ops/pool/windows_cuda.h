@@ -27,6 +27,18 @@ std::int64_t pieces_of(std::int64_t channels) {
   return (channels + Pack<T>::kCount - 1) / Pack<T>::kCount;
 }
 
+/// The pixels [begin, end) of a window on an axis, of which the ops take fewer than 2^31: as int, since loops
+/// over 64 bits spilled registers.
+struct PixelRange {
+  int begin, end;
+
+  template <class Axis>
+  MOH_DEVICE static PixelRange of(const Axis& axis, std::int64_t window) {
+    return {static_cast<int>(axis.first(window)), static_cast<int>(axis.last(window))};
+  }
+  MOH_DEVICE int count() const { return end - begin; }
+};
+
 enum class OfWindow { kMax, kMean };
 
 /// A piece of a window: its maximum, or its mean. The axes of the shape have the pixels [first(i), last(i))
@@ -42,19 +54,18 @@ struct PoolWindow {
     constexpr int kPack = Pack<T>::kCount;
     const auto &on_y = shape.y, &on_x = shape.x;
     const ImagePlace cell = ImagePlace::of(i, pieces, on_x.cells, on_y.cells, kPack);
-    const std::int64_t begin = on_x.first(cell.x), end = on_x.last(cell.x), top = on_y.first(cell.y),
-                       bottom = on_y.last(cell.y);
+    const PixelRange columns = PixelRange::of(on_x, cell.x), lines = PixelRange::of(on_y, cell.y);
     float made[kPack], values[kPack];
     for (int j = 0; j < kPack; ++j) made[j] = kOf == OfWindow::kMax ? -INFINITY : 0.0F;
-    for (std::int64_t py = top; py < bottom; ++py) {
+    for (int py = lines.begin; py < lines.end; ++py) {
       const RowAccess<const T> row = x.at((cell.image * on_y.pixels + py) * on_x.pixels);
-      for (std::int64_t px = begin; px < end; ++px) {
+      for (int px = columns.begin; px < columns.end; ++px) {
         row.at(px).load(cell.first, values);
         for (int j = 0; j < kPack; ++j) made[j] = added(made[j], values[j]);
       }
     }
     if constexpr (kOf == OfWindow::kMean) {
-      const float share = 1.0F / static_cast<float>((bottom - top) * (end - begin));
+      const float share = 1.0F / static_cast<float>(std::int64_t{lines.count()} * columns.count());
       for (int j = 0; j < kPack; ++j) made[j] *= share;
     }
     y.at((cell.image * on_y.cells + cell.y) * on_x.cells + cell.x).store(cell.first, made);

@@ -2,6 +2,7 @@
 
 #include <catch2/catch.hpp>
 
+#include "core/dry_run.h"
 #include "core/error.h"
 #include "ops/pool/adaptive_avg_pool_kernels.h"
 #include "tests/ops/op_cases.h"
@@ -77,5 +78,9 @@ TEST_CASE("ops: adaptive_avg_pool refuses what does not fit") {
   CHECK_THROWS_WITH(adaptive_avg_pool(x, 4, 2),
                     "adaptive_avg_pool: height: expected 1 to the 3 pixels of x, found 4");
   CHECK_THROWS_AS(adaptive_avg_pool(x, 2, 0), ShapeError);
+  const DryRunScope without_memory;
+  const Variable wide(empty({1, 1, std::int64_t{1} << 31, 1}, DType::kFloat32, kCpu));
+  CHECK_THROWS_WITH(adaptive_avg_pool(wide, 1, 1),
+                    "adaptive_avg_pool: width: expected fewer than 2^31 pixels of x, found 2147483648");
   CHECK_THROWS_AS(adaptive_avg_pool(Variable(normal({2, 3, 4})), 1, 1), ShapeError);
 }
