@@ -8,6 +8,7 @@
 #include "core/error.h"
 #include "core/processor_isa.h"
 #include "core/visit_cpu_isa.h"
+#include "tests/support/every_isa.h"
 #include "tests/support/own_case.h"
 
 using namespace moh;
@@ -37,7 +38,8 @@ TEST_CASE("probe: the chosen instruction set", "[.]") {
   }
 }
 
-TEST_CASE("cpu_isa: MOH_CPU_ISA chooses among those of this processor, and the default is the best") {
+TEST_CASE("cpu_isa: MOH_CPU_ISA chooses among those of this processor, and the default is the best",
+          "[every_isa]") {
   const std::string best_name(cpu_isa_name(best()));
   CHECK_THAT(probe("MOH_CPU_ISA="), Catch::Contains("isa=" + best_name + "."));
   CHECK_THAT(probe("env -u MOH_CPU_ISA"), Catch::Contains("isa=" + best_name + "."));
@@ -61,7 +63,7 @@ TEST_CASE("cpu_isa: an unknown MOH_CPU_ISA is refused with the known ones") {
                              "amx_plain, found sse9"));
 }
 
-TEST_CASE("cpu_isa: a scope overrides the choice and puts it back") {
+TEST_CASE("cpu_isa: a scope overrides the choice and puts it back", "[every_isa]") {
   const CpuIsa before = cpu_isa();
   for (const CpuIsa isa : kCpuIsas) {
     if (!cpu_has_isa(isa)) {
@@ -78,7 +80,7 @@ TEST_CASE("cpu_isa: a scope overrides the choice and puts it back") {
   }
 }
 
-TEST_CASE("cpu_isa: visiting passes the tag of the current instruction set, or of its base") {
+TEST_CASE("cpu_isa: visiting passes the tag of the current instruction set, or of its base", "[every_isa]") {
   const auto isa_of_tag = []<class Tag>() {
     if constexpr (std::is_same_v<Tag, cpu::Amx>) return CpuIsa::kAmx;
     if constexpr (std::is_same_v<Tag, cpu::AmxPlain>) return CpuIsa::kAmxPlain;
@@ -87,8 +89,7 @@ TEST_CASE("cpu_isa: visiting passes the tag of the current instruction set, or o
     if constexpr (std::is_same_v<Tag, cpu::Avx2>) return CpuIsa::kAvx2;
     return CpuIsa::kBaseline;
   };
-  for (const CpuIsa isa : kCpuIsas) {
-    if (!cpu_has_isa(isa)) continue;
+  for (const CpuIsa isa : test::every_isa()) {
     const CpuIsaScope scope(isa);
     CHECK(visit_gemm_isa(isa_of_tag) == isa);
     CHECK(visit_matrix_isa(isa_of_tag) == (isa == CpuIsa::kAvx512Bf16 ? isa : base_isa(isa)));

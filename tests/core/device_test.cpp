@@ -22,7 +22,7 @@ TEST_CASE("device: an unknown name is a ValueError that says what is known") {
   }
 }
 
-TEST_CASE("device: one that this build or machine does not have is refused, never replaced") {
+TEST_CASE("device: one that this build or machine does not have is refused, never replaced", "[toolkit]") {
   CHECK(parse_device("cuda:7").index == 7);
   CHECK_THROWS_AS(open_device({Device::Type::kCuda, 99}), DeviceError);
   CHECK_THROWS_WITH(open_device({Device::Type::kCuda, 99}), Catch::Contains("cuda:99"));

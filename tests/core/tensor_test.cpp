@@ -10,6 +10,7 @@
 #include "core/allocator.h"
 #include "core/cpu_isa.h"
 #include "core/error.h"
+#include "tests/support/every_isa.h"
 
 using namespace moh;
 
@@ -179,7 +180,7 @@ TEST_CASE("tensor: add and scale work in float32 on bfloat16") {
   CHECK_THROWS_AS(x.add(zeros({4}, DType::kFloat32)), ShapeError);
 }
 
-TEST_CASE("tensor: conversions and sums have the same bits under each instruction set") {
+TEST_CASE("tensor: conversions and sums have the same bits under each instruction set", "[every_isa]") {
   constexpr std::int64_t kCount = 1000 + 7;  // whole vectors of any instruction set, and a rest
   std::vector<float> values(kCount);
   for (std::int64_t i = 0; i < kCount; ++i)
@@ -199,8 +200,7 @@ TEST_CASE("tensor: conversions and sums have the same bits under each instructio
     return std::array{wide.to(DType::kBFloat16), narrow.to(DType::kFloat32), sum, wide_sum};
   };
   const auto expected = results(cpu_isa());
-  for (const CpuIsa isa : kCpuIsas) {
-    if (!cpu_has_isa(isa)) continue;
+  for (const CpuIsa isa : test::every_isa()) {
     const auto found = results(isa);
     INFO(cpu_isa_name(isa));
     for (std::size_t i = 0; i < found.size(); ++i)

@@ -1,23 +1,18 @@
 #pragma once
 
-#include <cstdlib>
 #include <filesystem>
 #include <optional>
-#include <stdexcept>
 #include <vector>
+
+#include "tests/support/shared_data.h"
 
 namespace moh::test {
 
-/// $MOH_SHARED/golden, further reference files; absent where the variable is not set or the folder is not
-/// there. Throws std::runtime_error when $MOH_SHARED is no folder.
+/// The folder golden of shared_data(), further reference files; absent where it is not there.
 inline std::optional<std::filesystem::path> shared_golden_folder() {
-  const char* shared = std::getenv("MOH_SHARED");
-  if (shared == nullptr) return {};
-  if (!std::filesystem::is_directory(shared))
-    throw std::runtime_error(std::string("MOH_SHARED: expected a folder, found ") + shared);
-  const std::filesystem::path folder = std::filesystem::path(shared) / "golden";
-  if (!std::filesystem::is_directory(folder)) return {};
-  return folder;
+  const auto shared = shared_data();
+  if (!shared || !std::filesystem::is_directory(*shared / "golden")) return {};
+  return *shared / "golden";
 }
 
 /// The folders of reference files, both laid out as tests/golden/data/README.md says: that of the tree, and

@@ -45,7 +45,7 @@ void check_all_compared(const GoldenCase& golden);
 #define GOLDEN_KIND(kind)                                                                        \
   static void kind##_case(const moh::test::GoldenCase& golden);                                  \
   [[maybe_unused]] static const bool kind##_registered = moh::test::register_golden_kind(#kind); \
-  TEST_CASE("golden: " #kind) {                                                                  \
+  TEST_CASE("golden: " #kind, "[shared]") {                                                      \
     moh::test::for_each_golden(#kind, [](const moh::test::GoldenCase& golden) {                  \
       kind##_case(golden);                                                                       \
       moh::test::check_all_compared(golden);                                                     \

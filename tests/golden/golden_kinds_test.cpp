@@ -47,7 +47,7 @@ void print(const std::map<std::string, int>& counts, const std::filesystem::path
 
 }  // namespace
 
-TEST_CASE("golden: every kind that a test runs has a case in the tree") {
+TEST_CASE("golden: every kind that a test runs has a case in the tree", "[shared]") {
   const std::filesystem::path folder = golden_folders().front();
   const std::map<std::string, int> counts = count_kinds(folder);
   print(counts, folder);
@@ -58,7 +58,7 @@ TEST_CASE("golden: every kind that a test runs has a case in the tree") {
   }
 }
 
-TEST_CASE("golden: every shared file is of a kind that is known") {
+TEST_CASE("golden: every shared file is of a kind that is known", "[shared]") {
   const auto folder = shared_golden_folder();
   if (!folder) MOH_SKIP("MOH_SHARED is not set, or has no folder golden");
   const std::map<std::string, int> counts = count_kinds(*folder);

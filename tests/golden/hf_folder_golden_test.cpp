@@ -145,7 +145,7 @@ int check_folder(const fs::path& folder, const std::vector<NamedTensor>& stored,
 
 }  // namespace
 
-TEST_CASE("golden: llama_model through a Hugging Face folder") {
+TEST_CASE("golden: llama_model through a Hugging Face folder", "[shared]") {
   for_each_golden("llama_model", [](const GoldenCase& golden) {
     const Tensor tokens = golden.tensor("in.input_ids");
     const TemporaryFolder folder;
@@ -164,7 +164,7 @@ TEST_CASE("golden: llama_model through a Hugging Face folder") {
   });
 }
 
-TEST_CASE("golden: Hugging Face folders have the logits of their references") {
+TEST_CASE("golden: Hugging Face folders have the logits of their references", "[shared]") {
   for (const fs::path& root : golden_folders()) {
     const std::vector<GoldenFile> files = golden_files(root);
     for (const fs::path& config : configs_in(root)) {

@@ -54,7 +54,7 @@ GOLDEN_KIND(llama_family) {
   }
 }
 
-TEST_CASE("golden: families of LLaMA's kin are exported as what they came from") {
+TEST_CASE("golden: families of LLaMA's kin are exported as what they came from", "[shared]") {
   for_each_golden("llama_family", [](const GoldenCase& golden) {
     const TemporaryFolder folder;
     const LlamaConfig config = described_model(golden);

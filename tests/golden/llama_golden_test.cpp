@@ -102,7 +102,7 @@ GOLDEN_KIND(llama_model) {
   check_dense(golden);
 }
 
-TEST_CASE("golden: llama decoding with a cache equals the whole forward pass, row by row") {
+TEST_CASE("golden: llama decoding with a cache equals the whole forward pass, row by row", "[shared]") {
   for_each_golden("llama_model", [](const GoldenCase& golden) {
     const Tensor ids = golden.tensor("in.input_ids");
     for (const bool moh : {true, false}) {

@@ -342,7 +342,7 @@ std::vector<std::filesystem::path> checkpoints_of(const GoldenCase& golden) {
 
 }  // namespace
 
-TEST_CASE("golden: a .pth file of a TransNeXt loads, and gives its logits") {
+TEST_CASE("golden: a .pth file of a TransNeXt loads, and gives its logits", "[shared]") {
   int files = 0;
   for_each_golden("transnext_model", [&](const GoldenCase& golden) {
     for (const std::filesystem::path& path : checkpoints_of(golden)) {
@@ -364,7 +364,7 @@ namespace {
 
 }  // namespace
 
-TEST_CASE("golden: transnext_weight_decay") {
+TEST_CASE("golden: transnext_weight_decay", "[shared]") {
   using Names = std::set<std::string>;
   for (const std::filesystem::path& folder : golden_folders()) {
     if (!std::filesystem::exists(folder / "transnext_weight_decay.json")) continue;

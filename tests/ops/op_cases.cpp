@@ -7,6 +7,7 @@
 #include "core/cpu_isa.h"
 #include "core/parallel.h"
 #include "tests/ops/op_run.h"
+#include "tests/support/every_isa.h"
 
 namespace moh::test {
 
@@ -85,8 +86,7 @@ void check_op_case(const OpCase& op_case) {
   // them.
   if (!op_case.gradients && has_floating_elements(op_case.inputs)) check_differences(op_case);
   const Result judged = run(op_case, op_case.inputs);
-  for (const CpuIsa isa : kCpuIsas) {
-    if (!cpu_has_isa(isa)) continue;
+  for (const CpuIsa isa : every_isa()) {
     INFO("instruction set " << cpu_isa_name(isa));
     const CpuIsaScope scope(isa);
     if (op_case.low_precision) {

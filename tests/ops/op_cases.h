@@ -57,7 +57,7 @@ Tensor uniform(const Shape& shape, double low, double high, std::uint64_t seed =
 #define OP_CASES(op)                                                                                  \
   static moh::test::OpCases op##_cases();                                                             \
   [[maybe_unused]] static const bool op##_registered = moh::test::register_op_cases(#op, op##_cases); \
-  TEST_CASE("ops: " #op, "[op_cases]") {                                                              \
+  TEST_CASE("ops: " #op, "[op_cases][every_isa]") {                                                   \
     for (const moh::test::OpCase& op_case : op##_cases()) moh::test::check_op_case(op_case);          \
   }                                                                                                   \
   static moh::test::OpCases op##_cases()

@@ -7,6 +7,7 @@
 #include "core/error.h"
 #include "tests/ops/activation/gelu_reference.h"
 #include "tests/ops/op_cases.h"
+#include "tests/support/every_isa.h"
 
 using namespace moh;
 using namespace moh::test;
@@ -31,7 +32,7 @@ OP_CASES(gelu) {
   return cases;
 }
 
-TEST_CASE("ops: gelu keeps its relative precision left of zero, with every instruction set") {
+TEST_CASE("ops: gelu keeps its relative precision left of zero, with every instruction set", "[every_isa]") {
   const auto worst_of = [](const Tensor& x) {
     const Tensor given = x.to(DType::kFloat64),
                  found = gelu(Variable(x), GeluForm::kExact).value().to(DType::kFloat64);
@@ -43,8 +44,7 @@ TEST_CASE("ops: gelu keeps its relative precision left of zero, with every instr
     return worst;
   };
   const Tensor x = uniform({4000}, -6.0, 0.0);
-  for (const CpuIsa isa : kCpuIsas) {
-    if (!cpu_has_isa(isa)) continue;
+  for (const CpuIsa isa : every_isa()) {
     const CpuIsaScope scope(isa);
     INFO(cpu_isa_name(isa));
     CHECK(worst_of(x.to(DType::kFloat32)) < 3e-6);  // half of x^2 roundings in the exponential, at x = -6
@@ -52,9 +52,8 @@ TEST_CASE("ops: gelu keeps its relative precision left of zero, with every instr
   }
 }
 
-TEST_CASE("ops: gelu is right for large inputs, with every instruction set") {
-  for (const CpuIsa isa : kCpuIsas) {
-    if (!cpu_has_isa(isa)) continue;
+TEST_CASE("ops: gelu is right for large inputs, with every instruction set", "[every_isa]") {
+  for (const CpuIsa isa : every_isa()) {
     const CpuIsaScope scope(isa);
     INFO(cpu_isa_name(isa));
     for (const GeluForm form : {GeluForm::kExact, GeluForm::kTanh}) {

@@ -11,6 +11,7 @@
 #include "core/parallel.h"
 #include "tests/ops/attention/reference.h"
 #include "tests/ops/op_cases.h"
+#include "tests/support/every_isa.h"
 
 using namespace moh;
 using namespace moh::test;
@@ -217,8 +218,7 @@ Tensor part_of(const Tensor& x, std::int64_t begin, std::int64_t count) {
 
 template <class Body>
 void for_each_isa(const Body& body) {
-  for (const CpuIsa isa : kCpuIsas) {
-    if (!cpu_has_isa(isa)) continue;
+  for (const CpuIsa isa : every_isa()) {
     const CpuIsaScope scope(isa);
     INFO("instruction set " << cpu_isa_name(isa));
     body();
@@ -286,16 +286,16 @@ void check_against_reference(DType dtype, double tolerance) {
 
 }  // namespace
 
-TEST_CASE("ops: attention agrees with plain loops in float64") {
+TEST_CASE("ops: attention agrees with plain loops in float64", "[every_isa]") {
   check_against_reference(DType::kFloat64, 1e-12);
 }
 
-TEST_CASE("ops: attention agrees with plain loops in float32") {
+TEST_CASE("ops: attention agrees with plain loops in float32", "[every_isa]") {
   // A score of magnitude s is off by about s 2^-24, and so is the exponent of its probability.
   check_against_reference(DType::kFloat32, 2e-6);
 }
 
-TEST_CASE("ops: attention agrees with plain loops in bfloat16") {
+TEST_CASE("ops: attention agrees with plain loops in bfloat16", "[every_isa]") {
   // Three roundings of 2^-9: the saved output, delta that is formed from it, and the result.
   check_against_reference(DType::kBFloat16, 1.6e-2);
 }
@@ -326,7 +326,8 @@ TEST_CASE("ops: attention has the same bits with any number of threads") {
   set_num_threads(threads);
 }
 
-TEST_CASE("ops: head-sparse attention equals dense attention whose unselected gradients are masked") {
+TEST_CASE("ops: head-sparse attention equals dense attention whose unselected gradients are masked",
+          "[every_isa]") {
   const double dropout = GENERATE(0.0, 0.3);
   INFO("dropout " << dropout);
   for_each_isa([&] {

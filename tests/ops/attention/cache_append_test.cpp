@@ -7,6 +7,7 @@
 #include "core/error.h"
 #include "core/parallel.h"
 #include "tests/ops/op_cases.h"
+#include "tests/support/every_isa.h"
 
 using namespace moh;
 using namespace moh::test;
@@ -39,9 +40,8 @@ void check_append(const Shape& tokens, std::int64_t capacity, std::int64_t lengt
 
 }  // namespace
 
-TEST_CASE("ops: tokens are appended to the rows of their heads, and nothing else changes") {
-  for (const CpuIsa isa : kCpuIsas) {
-    if (!cpu_has_isa(isa)) continue;
+TEST_CASE("ops: tokens are appended to the rows of their heads, and nothing else changes", "[every_isa]") {
+  for (const CpuIsa isa : every_isa()) {
     const CpuIsaScope scope(isa);
     for (const std::int64_t length : {0, 1, 5}) {
       check_append<float>({2, 3, 4, 8}, 8, length);

@@ -34,7 +34,7 @@ AttentionShape shape(std::int64_t head_dim, bool causal) {
 
 }  // namespace
 
-TEST_CASE("ops: cuDNN takes the graphs of attention and of its gradients", "[gpu_library]") {
+TEST_CASE("ops: cuDNN takes the graphs of attention and of its gradients", "[toolkit]") {
   const std::string absent = CudnnAttention::graph_error(call(shape(64, false)), false, 90);
   if (absent.find("this build has no cuDNN") != std::string::npos ||
       absent.find("LD_LIBRARY_PATH") != std::string::npos) {

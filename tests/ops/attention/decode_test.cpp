@@ -11,6 +11,7 @@
 #include "core/parallel.h"
 #include "tests/ops/attention/reference.h"
 #include "tests/ops/op_cases.h"
+#include "tests/support/every_isa.h"
 
 using namespace moh;
 using namespace moh::test;
@@ -52,8 +53,7 @@ void check_decode(const AttentionSizes& sizes, double share, const AttentionOpti
   AttentionOptions options = mask;
   options.query_offset = sizes.keys - sizes.queries;
   const Tensor expected = reference_attention(in, options, zeros_like(in.q)).out;
-  for (const CpuIsa isa : kCpuIsas) {
-    if (!cpu_has_isa(isa)) continue;
+  for (const CpuIsa isa : every_isa()) {
     const CpuIsaScope scope(isa);
     INFO(sizes.queries << " queries, " << sizes.keys << " keys, width " << sizes.head_dim << ", share "
                        << share << ", window " << mask.window << ", " << dtype_name(dtype) << ", "
@@ -77,7 +77,7 @@ const std::vector<AttentionSizes> decode_sizes = {
 
 }  // namespace
 
-TEST_CASE("ops: decoding agrees with plain loops") {
+TEST_CASE("ops: decoding agrees with plain loops", "[every_isa]") {
   for (const AttentionSizes& sizes : decode_sizes) {
     for (double share : {-1.0, 0.0, 0.5}) {
       for (const AttentionOptions& mask :

@@ -5,6 +5,7 @@
 #include "core/parallel.h"
 #include "core/visit_cpu_isa.h"
 #include "ops/cpu/fma_loop_kernels.h"
+#include "tests/support/every_isa.h"
 
 using namespace moh;
 
@@ -13,8 +14,7 @@ namespace {
 /// Calls fn() under every instruction set that this processor has.
 template <class Fn>
 void for_every_isa(Fn&& fn) {
-  for (const CpuIsa isa : kCpuIsas) {
-    if (!cpu_has_isa(isa)) continue;
+  for (const CpuIsa isa : test::every_isa()) {
     const CpuIsaScope scope(isa);
     CAPTURE(cpu_isa_name(isa));
     fn();
@@ -23,7 +23,7 @@ void for_every_isa(Fn&& fn) {
 
 }  // namespace
 
-TEST_CASE("fma loop: every lane computes what it is timed for") {
+TEST_CASE("fma loop: every lane computes what it is timed for", "[every_isa]") {
   for_every_isa([] {
     visit_cpu_isa([]<class Backend>() {
       using Kernels = FmaLoopKernels<Backend, float>;
@@ -36,7 +36,7 @@ TEST_CASE("fma loop: every lane computes what it is timed for") {
   });
 }
 
-TEST_CASE("fma loop: of bfloat16 each round adds as many products as are counted") {
+TEST_CASE("fma loop: of bfloat16 each round adds as many products as are counted", "[every_isa]") {
   for_every_isa([] {
     visit_gemm_isa([]<class Backend>() {
       using Kernels = FmaLoopKernels<Backend, bfloat16>;
@@ -48,7 +48,7 @@ TEST_CASE("fma loop: of bfloat16 each round adds as many products as are counted
   });
 }
 
-TEST_CASE("fma loop: operations are counted for all threads") {
+TEST_CASE("fma loop: operations are counted for all threads", "[every_isa]") {
   for_every_isa([] {
     const int threads = num_threads();
     set_num_threads(1);

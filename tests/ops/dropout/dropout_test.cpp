@@ -6,6 +6,7 @@
 #include "core/cpu_isa.h"
 #include "core/error.h"
 #include "tests/ops/op_cases.h"
+#include "tests/support/every_isa.h"
 
 using namespace moh;
 using namespace moh::test;
@@ -65,10 +66,9 @@ TEST_CASE("ops: dropout drops the share p, by a mask that the key alone decides"
   CHECK(both / static_cast<double>(y.numel()) == Approx(0.49).margin(5.0 * 0.0016));
 }
 
-TEST_CASE("ops: dropout has the mask of the key with every instruction set") {
+TEST_CASE("ops: dropout has the mask of the key with every instruction set", "[every_isa]") {
   const Variable x(full({3001}, 1.0, DType::kFloat32));
-  for (const CpuIsa isa : kCpuIsas) {
-    if (!cpu_has_isa(isa)) continue;
+  for (const CpuIsa isa : every_isa()) {
     const CpuIsaScope scope(isa);
     const Tensor y = dropout(x, 0.3, kDropoutKey).value();
     std::int64_t wrong = 0;

@@ -11,6 +11,7 @@
 #include "core/error.h"
 #include "core/parallel.h"
 #include "tests/ops/op_cases.h"
+#include "tests/support/every_isa.h"
 
 using namespace moh;
 using namespace moh::test;
@@ -163,12 +164,11 @@ TEST_CASE("ops: matmul reads and writes some columns of wider matrices") {
   CHECK_THROWS_AS(matmul_into(c, columns_of(a, 2, 3), c), ShapeError);
 }
 
-TEST_CASE("ops: a bias is added to the sums of a matmul before they are rounded") {
+TEST_CASE("ops: a bias is added to the sums of a matmul before they are rounded", "[every_isa]") {
   // Through each way of multiplying: alone, together, computed as the transpose, in several blocks of k.
   constexpr std::int64_t kSizes[][3] = {{1, 3, 7},      {7, 66, 1100},  {131, 66, 530},
                                         {70, 155, 530}, {49, 1100, 33}, {200, 48, 1030}};
-  for (const CpuIsa isa : kCpuIsas) {
-    if (!cpu_has_isa(isa)) continue;
+  for (const CpuIsa isa : every_isa()) {
     const CpuIsaScope scope(isa);
     for (const auto& [m, n, k] : kSizes) {
       for (const DType from : {DType::kFloat64, DType::kFloat32, DType::kBFloat16}) {

@@ -10,6 +10,7 @@
 #include "core/error.h"
 #include "ops/elementwise/scale.h"
 #include "tests/ops/op_cases.h"
+#include "tests/support/every_isa.h"
 
 using namespace moh;
 using namespace moh::test;
@@ -142,7 +143,7 @@ TEST_CASE("ops: cross_entropy is right for huge logits") {
   CHECK(!std::isfinite(bad.data<float>()[1]));
 }
 
-TEST_CASE("ops: cross_entropy is right for long rows of rising, falling and masked logits") {
+TEST_CASE("ops: cross_entropy is right for long rows of rising, falling and masked logits", "[every_isa]") {
   constexpr std::int64_t kWidth = 5000;  // several blocks of a row's sum, the last of them not whole
   const float inf = std::numeric_limits<float>::infinity();
   const Tensor logits = empty({4, kWidth}, DType::kFloat32);
@@ -155,8 +156,7 @@ TEST_CASE("ops: cross_entropy is right for long rows of rising, falling and mask
   }
   const Tensor targets = tensor_of<std::int64_t>({4}, {4321, 77, 4000, 3});
   const std::vector<double> expected = losses_of(logits.to(DType::kFloat64), targets);
-  for (const CpuIsa isa : kCpuIsas) {
-    if (!cpu_has_isa(isa)) continue;
+  for (const CpuIsa isa : every_isa()) {
     const CpuIsaScope scope(isa);
     const Tensor losses = token_losses(logits, targets);
     INFO(cpu_isa_name(isa));

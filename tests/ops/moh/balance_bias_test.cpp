@@ -6,6 +6,7 @@
 #include "core/cpu_isa.h"
 #include "core/error.h"
 #include "tests/ops/op_cases.h"
+#include "tests/support/every_isa.h"
 
 using namespace moh;
 using namespace moh::test;
@@ -28,9 +29,8 @@ StepLoadRows some_loads() {
 
 }  // namespace
 
-TEST_CASE("ops: biases follow the sign of what a head's load of the step lacks of the mean") {
-  for (const CpuIsa isa : kCpuIsas) {
-    if (!cpu_has_isa(isa)) continue;
+TEST_CASE("ops: biases follow the sign of what a head's load of the step lacks of the mean", "[every_isa]") {
+  for (const CpuIsa isa : every_isa()) {
     const CpuIsaScope scope(isa);
     INFO(cpu_isa_name(isa));
     for (const DType dtype : {DType::kFloat32, DType::kFloat64}) {

@@ -8,6 +8,7 @@
 #include "core/cpu_isa.h"
 #include "core/error.h"
 #include "tests/ops/op_cases.h"
+#include "tests/support/every_isa.h"
 
 using namespace moh;
 using namespace moh::test;
@@ -394,9 +395,9 @@ TEST_CASE("moh: ties go to the lowest head, exactly K heads are chosen, also amo
 
 TEST_CASE(
     "moh: the choice is that of a stable sort, for any number of tokens and heads, with every instruction "
-    "set") {
-  for (const CpuIsa isa : kCpuIsas) {
-    if (!cpu_has_isa(isa)) continue;
+    "set",
+    "[every_isa]") {
+  for (const CpuIsa isa : every_isa()) {
     const CpuIsaScope scope(isa);
     for (const std::int64_t experts : {1, 7, 16, 17, 40}) {
       for (const std::int64_t tokens : {1, 15, 33}) {

@@ -8,6 +8,7 @@
 #include "core/error.h"
 #include "core/parallel.h"
 #include "tests/ops/op_cases.h"
+#include "tests/support/every_isa.h"
 #include "tests/support/same_bits.h"
 
 using namespace moh;
@@ -99,9 +100,8 @@ void set_gradient(const AdamWParameter& p, std::int64_t step) {
 
 }  // namespace
 
-TEST_CASE("ops: adafactor follows its formula") {
-  for (const CpuIsa isa : kCpuIsas) {
-    if (!cpu_has_isa(isa)) continue;
+TEST_CASE("ops: adafactor follows its formula", "[every_isa]") {
+  for (const CpuIsa isa : every_isa()) {
     const CpuIsaScope scope(isa);
     for (const DType dtype : {DType::kFloat32, DType::kBFloat16, DType::kFloat64}) {
       for (const Shape& shape : {Shape{1, 1}, Shape{1, 9}, Shape{7, 3}, Shape{40, 24}, Shape{3, 300},

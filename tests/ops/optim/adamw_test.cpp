@@ -9,6 +9,7 @@
 #include "core/error.h"
 #include "core/parallel.h"
 #include "tests/ops/op_cases.h"
+#include "tests/support/every_isa.h"
 
 using namespace moh;
 using namespace moh::test;
@@ -108,9 +109,8 @@ void run_steps(const std::vector<AdamWParameter>& parameters, std::vector<AdamWR
 
 }  // namespace
 
-TEST_CASE("ops: adamw follows its formula") {
-  for (const CpuIsa isa : kCpuIsas) {
-    if (!cpu_has_isa(isa)) continue;
+TEST_CASE("ops: adamw follows its formula", "[every_isa]") {
+  for (const CpuIsa isa : every_isa()) {
     const CpuIsaScope scope(isa);
     for (const DType dtype : {DType::kFloat32, DType::kBFloat16, DType::kFloat64}) {
       INFO(cpu_isa_name(isa) << " " << dtype_name(dtype));

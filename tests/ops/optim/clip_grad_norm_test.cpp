@@ -7,6 +7,7 @@
 #include "core/error.h"
 #include "core/parallel.h"
 #include "tests/ops/op_cases.h"
+#include "tests/support/every_isa.h"
 
 using namespace moh;
 using namespace moh::test;
@@ -21,9 +22,8 @@ std::vector<Tensor> some_grads() {
 
 }  // namespace
 
-TEST_CASE("ops: grad_norm is the norm of all elements together") {
-  for (const CpuIsa isa : kCpuIsas) {
-    if (!cpu_has_isa(isa)) continue;
+TEST_CASE("ops: grad_norm is the norm of all elements together", "[every_isa]") {
+  for (const CpuIsa isa : every_isa()) {
     const CpuIsaScope scope(isa);
     double squares = 0.0;
     for (const Tensor& grad : some_grads()) {

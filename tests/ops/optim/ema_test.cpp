@@ -9,6 +9,7 @@
 #include "core/parallel.h"
 #include "tests/ops/op_cases.h"
 #include "tests/ops/op_run.h"
+#include "tests/support/every_isa.h"
 
 using namespace moh;
 using namespace moh::test;
@@ -41,9 +42,8 @@ void update_reference(const Tensor& average, const Tensor& value, double decay) 
 
 }  // namespace
 
-TEST_CASE("ops: ema follows its formula") {
-  for (const CpuIsa isa : kCpuIsas) {
-    if (!cpu_has_isa(isa)) continue;
+TEST_CASE("ops: ema follows its formula", "[every_isa]") {
+  for (const CpuIsa isa : every_isa()) {
     const CpuIsaScope scope(isa);
     INFO(cpu_isa_name(isa));
     const std::vector<EmaParameter> parameters = some_averaged();

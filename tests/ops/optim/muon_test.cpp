@@ -8,6 +8,7 @@
 #include "core/cpu_isa.h"
 #include "core/error.h"
 #include "tests/ops/op_cases.h"
+#include "tests/support/every_isa.h"
 
 using namespace moh;
 using namespace moh::test;
@@ -110,9 +111,8 @@ double worst_of(const Tensor& found, const Plain& expected) {
 
 }  // namespace
 
-TEST_CASE("ops: muon follows its formula") {
-  for (const CpuIsa isa : kCpuIsas) {
-    if (!cpu_has_isa(isa)) continue;
+TEST_CASE("ops: muon follows its formula", "[every_isa]") {
+  for (const CpuIsa isa : every_isa()) {
     const CpuIsaScope scope(isa);
     for (const DType dtype : {DType::kFloat32, DType::kBFloat16, DType::kFloat64}) {
       for (const Shape& shape : {Shape{1, 1}, Shape{1, 9}, Shape{7, 3}, Shape{40, 24}, Shape{128, 150}}) {

@@ -172,7 +172,7 @@ TEST_CASE("device collectives: a process takes the GPU of its number on the mach
              Catch::Contains("LOCAL_RANK, OMPI_COMM_WORLD_LOCAL_RANK or SLURM_LOCALID"));
 }
 
-TEST_CASE("device collectives: NCCL is there with all its functions, or is said to be missing") {
+TEST_CASE("device collectives: NCCL is there with all its functions, or is said to be missing", "[toolkit]") {
   try {
     const std::string version = cuda::nccl_version();  // within CHECK_THAT its exception would be a failure
     CHECK_THAT(version, Catch::Matches(R"(2\.\d+\.\d+)"));

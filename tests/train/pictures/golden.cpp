@@ -1,11 +1,11 @@
 #include "tests/train/pictures/golden.h"
 
 #include <algorithm>
-#include <cstdlib>
 #include <cstring>
 #include <fstream>
 
 #include "tests/support/sha256.h"
+#include "tests/support/shared_data.h"
 #include "tests/support/temporary_folder.h"
 
 namespace moh::test {
@@ -20,9 +20,9 @@ const nlohmann::json& golden_pictures() {
 }
 
 std::optional<std::filesystem::path> imagenet_sample() {
-  const char* shared = std::getenv("MOH_SHARED");
-  if (shared == nullptr) return std::nullopt;
-  return std::filesystem::path(shared) / "data/imagenet_sample";
+  const auto shared = shared_data();
+  if (!shared) return std::nullopt;
+  return *shared / "data/imagenet_sample";
 }
 
 std::vector<std::byte> bytes_of(const std::filesystem::path& path) {

@@ -19,7 +19,7 @@ std::filesystem::path pictures_folder();
 /// golden.json.
 const nlohmann::json& golden_pictures();
 
-/// $MOH_SHARED/data/imagenet_sample; nothing where that is not set.
+/// data/imagenet_sample of shared_data(); nothing where there is none.
 std::optional<std::filesystem::path> imagenet_sample();
 
 std::vector<std::byte> bytes_of(const std::filesystem::path& path);

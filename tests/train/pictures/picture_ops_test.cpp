@@ -138,7 +138,7 @@ TEST_CASE("pictures: operations give the pixels of Pillow, torchvision and timm"
   for (const json& each : golden_pictures()["cases"]) check_case(each, "small", pictures_folder() / "data");
 }
 
-TEST_CASE("pictures: operations on the ImageNet sample give the libraries' pixels") {
+TEST_CASE("pictures: operations on the ImageNet sample give the libraries' pixels", "[shared]") {
   const auto folder = imagenet_sample();
   if (!folder) MOH_SKIP("MOH_SHARED is not set");
   for (const json& each : golden_pictures()["cases"]) check_case(each, "sample", *folder);

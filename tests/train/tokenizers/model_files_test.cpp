@@ -1,6 +1,5 @@
 #include <bit>
 #include <catch2/catch.hpp>
-#include <cstdlib>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -8,6 +7,7 @@
 #include <vector>
 
 #include "core/error.h"
+#include "tests/support/shared_data.h"
 #include "tests/support/skip.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/train/tokenizers/golden.h"
@@ -128,11 +128,11 @@ TEST_CASE("SentencePiece and tiktoken: ids and texts are those of the libraries,
     check_texts_and_planes(name, *open_named(name), golden_models()["texts"], expected);
 }
 
-TEST_CASE("SentencePiece and tiktoken: files of text have the ids of the libraries") {
-  const char* shared = std::getenv("MOH_SHARED");
-  if (shared == nullptr) MOH_SKIP("MOH_SHARED is not set");
+TEST_CASE("SentencePiece and tiktoken: files of text have the ids of the libraries", "[shared]") {
+  const auto shared = shared_data();
+  if (!shared) MOH_SKIP("MOH_SHARED is not set");
   for (const auto& [name, expected] : golden_models()["of"].items())
-    check_files(name, *open_named(name), shared, expected);
+    check_files(name, *open_named(name), *shared, expected);
 }
 
 TEST_CASE("SentencePiece and tiktoken: a tokenizer.json that is made of them gives the same ids") {

@@ -1,13 +1,13 @@
 #include "train/tokenizers/tokenizer_json.h"
 
 #include <catch2/catch.hpp>
-#include <cstdlib>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
 #include "core/error.h"
+#include "tests/support/shared_data.h"
 #include "tests/support/skip.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/train/tokenizers/golden.h"
@@ -72,11 +72,11 @@ TEST_CASE("tokenizer.json: the hash is that of the ids, not of the file's form")
   CHECK(hash_of_json(other, -1) != expected);
 }
 
-TEST_CASE("tokenizer.json: files of text have the ids of the library tokenizers") {
-  const char* shared = std::getenv("MOH_SHARED");
-  if (shared == nullptr) MOH_SKIP("MOH_SHARED is not set");
+TEST_CASE("tokenizer.json: files of text have the ids of the library tokenizers", "[shared]") {
+  const auto shared = shared_data();
+  if (!shared) MOH_SKIP("MOH_SHARED is not set");
   for (const auto& [name, expected] : golden()["of"].items())
-    check_files(name, *read_tokenizer_json(file_of(name)), shared, expected);
+    check_files(name, *read_tokenizer_json(file_of(name)), *shared, expected);
 }
 
 TEST_CASE("tokenizer.json: decoding what a byte-level tokenizer encodes gives the text back") {

@@ -146,7 +146,7 @@ TEST_CASE("io: safetensors: the writer refuses names that a reader could not tel
   CHECK(writing({{"a\xff", tensor}}) == "safetensors: text: expected UTF-8, found a\\xff");
 }
 
-TEST_CASE("io: safetensors: golden files and Hugging Face checkpoints load") {
+TEST_CASE("io: safetensors: golden files and Hugging Face checkpoints load", "[shared]") {
   for (const std::filesystem::path& folder : test::golden_folders()) {
     for (const auto& entry : std::filesystem::recursive_directory_iterator(folder)) {
       if (entry.path().extension() != ".safetensors") continue;

@@ -112,7 +112,7 @@ TEST_CASE("torch: golden: sha256 gives the digests of the standard") {
         "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
 }
 
-TEST_CASE("torch: golden: every file in the folders is in their manifests") {
+TEST_CASE("torch: golden: every file in the folders is in their manifests", "[shared]") {
   std::set<std::filesystem::path> listed;
   for_each_file([&](const auto& path, const json&) { listed.insert(path); });
   for (const auto& golden : test::golden_folders()) {
@@ -127,7 +127,8 @@ TEST_CASE("torch: golden: every file in the folders is in their manifests") {
   CHECK_FALSE(listed.empty());
 }
 
-TEST_CASE("torch: golden: every tensor of every file has its dtype, shape, strides, offset and elements") {
+TEST_CASE("torch: golden: every tensor of every file has its dtype, shape, strides, offset and elements",
+          "[shared]") {
   for_each_file([&](const auto& path, const json& expected) {
     if (is_refused(expected)) return;
     const TorchFile file(path);
@@ -141,7 +142,7 @@ TEST_CASE("torch: golden: every tensor of every file has its dtype, shape, strid
   });
 }
 
-TEST_CASE("torch: golden: every other value of every file is found, and no more") {
+TEST_CASE("torch: golden: every other value of every file is found, and no more", "[shared]") {
   for_each_file([&](const auto& path, const json& expected) {
     if (is_refused(expected)) return;
     const TorchFile file(path);
@@ -155,7 +156,7 @@ TEST_CASE("torch: golden: every other value of every file is found, and no more"
   });
 }
 
-TEST_CASE("torch: golden: files that would run a command are refused, and nothing runs") {
+TEST_CASE("torch: golden: files that would run a command are refused, and nothing runs", "[shared]") {
   for_each_file([&](const auto& path, const json& expected) {
     if (!is_refused(expected)) return;
     const std::int64_t before = work_of_children();
@@ -224,7 +225,7 @@ std::optional<std::string> usual_model(const std::map<std::string, std::size_t>&
 
 }  // namespace
 
-TEST_CASE("torch: golden: the models in the files are found by name") {
+TEST_CASE("torch: golden: the models in the files are found by name", "[shared]") {
   for_each_file([&](const auto& path, const json& expected) {
     if (is_refused(expected)) return;
     const TorchFile file(path);
@@ -260,7 +261,7 @@ void check_pieces(const std::filesystem::path& path, const std::string& part, co
 
 }  // namespace
 
-TEST_CASE("torch: golden: weight files give the elements in pieces of any size") {
+TEST_CASE("torch: golden: weight files give the elements in pieces of any size", "[shared]") {
   for_each_file([&](const auto& path, const json& expected) {
     if (is_refused(expected)) return;
     for (const auto& [part, tensors] : models_of(expected)) check_pieces(path, part, expected.at("tensors"));
