@@ -121,7 +121,7 @@ bool has_fma() {
 
 }  // namespace
 
-TEST_CASE("ops: a tile of AMX in plain C++ has the bits of its definition", "[own_isa]") {
+TEST_CASE("ops: a tile of AMX in plain C++ has the bits of its definition", "[one_isa]") {
   if (!has_fma()) MOH_SKIP("this processor has no fused multiply-add to compare with");
   std::mt19937 random(1);
   const auto signed_with_exponents = [&](unsigned least, unsigned count) {
@@ -142,7 +142,7 @@ TEST_CASE("ops: a tile of AMX in plain C++ has the bits of its definition", "[ow
 }
 
 TEST_CASE("ops: a tile of AMX in plain C++ has subnormal numbers, infinities and NaN as its definition",
-          "[own_isa]") {
+          "[one_isa]") {
   if (!has_fma()) MOH_SKIP("this processor has no fused multiply-add to compare with");
   constexpr std::uint16_t kNumbers[] = {0x0000, 0x8000, 0x0001, 0x807f, 0x0080, 0x8080, 0x3f80, 0xbf80,
                                         0x7f7f, 0xff7f, 0x7f80, 0xff80, 0x7fc0, 0x1f80, 0x2000, 0x5f80};
@@ -165,7 +165,7 @@ TEST_CASE("ops: a tile of AMX in plain C++ has subnormal numbers, infinities and
 
 #else
 
-TEST_CASE("ops: a tile of AMX in plain C++ has the bits of its definition", "[own_isa]") {
+TEST_CASE("ops: a tile of AMX in plain C++ has the bits of its definition", "[one_isa]") {
   MOH_SKIP("the definition is that of processors by Intel");
 }
 

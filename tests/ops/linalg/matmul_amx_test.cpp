@@ -117,7 +117,7 @@ bool same_numbers(const Tensor& x, const Tensor& y) {
 
 }  // namespace
 
-TEST_CASE("ops: matmul in the tiles of AMX agrees with plain loops, and touches nothing else", "[own_isa]") {
+TEST_CASE("ops: matmul in the tiles of AMX agrees with plain loops, and touches nothing else", "[one_isa]") {
   for (const CpuIsa isa : {CpuIsa::kAmx, CpuIsa::kAmxPlain}) {
     if (!cpu_has_isa(isa)) continue;
     const CpuIsaScope scope(isa);
@@ -134,7 +134,7 @@ TEST_CASE("ops: matmul in the tiles of AMX agrees with plain loops, and touches 
 }
 
 TEST_CASE("ops: matmul in the tiles of AMX gives the same bits again, and with any number of threads",
-          "[own_isa]") {
+          "[one_isa]") {
   const int threads = num_threads();
   for (const CpuIsa isa : {CpuIsa::kAmx, CpuIsa::kAmxPlain}) {
     if (!cpu_has_isa(isa)) continue;
@@ -158,7 +158,7 @@ TEST_CASE("ops: matmul in the tiles of AMX gives the same bits again, and with a
 }
 
 TEST_CASE("ops: a row of a matmul in the tiles of AMX has the same bits beside any number of rows",
-          "[own_isa]") {
+          "[one_isa]") {
   const CpuIsaScope scope(CpuIsa::kAmxPlain);
   for (const std::int64_t k : {7, 300, 1300}) {
     const Tensor a = normal({260, k}, 1).to(DType::kBFloat16), b = normal({70, k}, 2).to(DType::kBFloat16);
@@ -171,7 +171,7 @@ TEST_CASE("ops: a row of a matmul in the tiles of AMX has the same bits beside a
   }
 }
 
-TEST_CASE("ops: matmul by the instructions of AMX has the bits of its plain form", "[own_isa]") {
+TEST_CASE("ops: matmul by the instructions of AMX has the bits of its plain form", "[one_isa]") {
   if (!cpu_has_isa(CpuIsa::kAmx)) MOH_SKIP("this processor, or the system, has no AMX with bfloat16");
   for (const auto& [m, n, k] : kSizes) {
     for (const bool ta : {false, true}) {

@@ -91,7 +91,7 @@ TEST_CASE("pictures: every kind of JPEG and PNG decodes to Pillow's pixels") {
   }
 }
 
-TEST_CASE("pictures: the ImageNet sample decodes to Pillow's pixels", "[shared]") {
+TEST_CASE("pictures: the ImageNet sample decodes to Pillow's pixels", "[shared][one_isa]") {
   const auto folder = imagenet_sample();
   if (!folder) MOH_SKIP("MOH_SHARED is not set");
   for (const auto& [name, expected] : golden_pictures()["decoded_sample"].items()) {
@@ -103,7 +103,8 @@ TEST_CASE("pictures: a part has the pixels of the whole picture") {
   for (const std::string& name : sample_names()) check_parts(sample_bytes(name), name, 60);
 }
 
-TEST_CASE("pictures: parts of the ImageNet sample have the pixels of the whole pictures", "[shared]") {
+TEST_CASE("pictures: parts of the ImageNet sample have the pixels of the whole pictures",
+          "[shared][one_isa]") {
   const auto folder = imagenet_sample();
   if (!folder) MOH_SKIP("MOH_SHARED is not set");
   for (const auto& entry : golden_pictures()["decoded_sample"].items())

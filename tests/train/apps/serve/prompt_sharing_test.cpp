@@ -75,7 +75,8 @@ std::vector<std::vector<Text>> one_by_one(Running& running, const std::vector<Te
 
 }  // namespace
 
-TEST_CASE("serve: texts and log-probabilities are the same bits with and without a prefix cache") {
+TEST_CASE("serve: texts and log-probabilities are the same bits with and without a prefix cache",
+          "[one_isa]") {
   const std::vector<TextJob> jobs = some_jobs();
   for (const LlamaConfig& config : kinds_of_models()) {
     Running off({.prefix_bytes = 0}, config), on({}, config), small({.prefix_bytes = 400 << 10}, config);
