@@ -12,6 +12,15 @@ def offline(home):
     os.environ.update(HF_HOME=home, HF_HUB_OFFLINE="1", HF_DATASETS_OFFLINE="1", TOKENIZERS_PARALLELISM="false")
 
 
+def evaluate(**settings):
+    """lm_eval.simple_evaluate() without its description of the machine, which nobody reads here: for it pip, git and others would run, for a
+    second or two."""
+    from lm_eval import evaluator
+
+    evaluator.add_env_info = lambda results: None
+    return evaluator.simple_evaluate(**settings)
+
+
 def run(job, home):
     import lm_eval
     from lm_eval.tasks import TaskManager
@@ -23,7 +32,7 @@ def run(job, home):
     names = [task["task"] for task in job["tasks"]] + job["files"]
     model = {"model": "moh", "base_url": job["url"] + "/v1/completions", "num_concurrent": job["clients"],
              "max_length": job["max_length"], "timeout": job["timeout"]}
-    found = lm_eval.simple_evaluate(
+    found = evaluate(
         model="local-completions", model_args=model, tasks=names, batch_size=job["batch"], limit=job["limit"],
         task_manager=TaskManager(include_path=str(folder), include_defaults=False), log_samples=job["samples"],
         fewshot_random_seed=1234, **({} if job["new_tokens"] is None else {"gen_kwargs": {"max_gen_toks": job["new_tokens"]}}))

@@ -25,7 +25,7 @@ import lm_eval  # noqa: E402
 sys.path.append(str(SOURCE / "scripts"))  # last: its lm_eval.py is no package
 import support  # noqa: E402
 from benchmark_files import SUBJECTS, files_of  # noqa: E402
-from lm_harness import local_tasks, report  # noqa: E402
+from lm_harness import harness, local_tasks, report  # noqa: E402
 from lm_harness.benchmarks import BENCHMARKS  # noqa: E402
 from lm_harness.paper import GROUPS, TABLES  # noqa: E402
 
@@ -65,9 +65,9 @@ class Scores(WithData):
         folder.mkdir(exist_ok=True)
         for task in tasks:
             (folder / f"{task['task']}.yaml").write_text(json.dumps(task))
-        found = lm_eval.simple_evaluate(model=model, tasks=[task["task"] for task in tasks], log_samples=True, bootstrap_iters=0,
-                                        task_manager=TaskManager(include_path=str(folder), include_defaults=False),
-                                        gen_kwargs={"max_gen_toks": NEW_TOKENS})
+        found = harness.evaluate(model=model, tasks=[task["task"] for task in tasks], log_samples=True, bootstrap_iters=0,
+                                 task_manager=TaskManager(include_path=str(folder), include_defaults=False),
+                                 gen_kwargs={"max_gen_toks": NEW_TOKENS})
         return found["samples"], found["results"]
 
     def compare_samples(self, ours, theirs):

@@ -16,11 +16,12 @@ python_packages.require("lm_eval", "aiohttp", "tenacity", "datasets")
 CACHE = tempfile.TemporaryDirectory()
 os.environ.update(HF_HOME=CACHE.name, HF_HUB_OFFLINE="1", HF_DATASETS_OFFLINE="1", TOKENIZERS_PARALLELISM="false")
 
-import lm_eval  # noqa: E402
 from lm_eval.tasks import TaskManager  # noqa: E402
 
+sys.path.append(str(SOURCE / "scripts"))  # last: its lm_eval.py is no package
 import serve_support  # noqa: E402
 import support  # noqa: E402
+from lm_harness import harness  # noqa: E402
 
 POSITIONS = 4096
 
@@ -70,7 +71,7 @@ class LmEval(support.MohTest):
     def evaluate(self, *tasks, batch_size=1, num_concurrent=1, max_length=POSITIONS, limit=None, **model):
         arguments = {"model": "moh", "base_url": self.server.url + "/v1/completions", "num_concurrent": num_concurrent,
                      "max_length": max_length, **model}
-        return lm_eval.simple_evaluate(
+        return harness.evaluate(
             model="local-completions", model_args=arguments, tasks=list(tasks), batch_size=batch_size, limit=limit,
             task_manager=TaskManager(include_path=str(self.folder / "tasks"), include_defaults=False), log_samples=True,
             bootstrap_iters=0)
