@@ -24,18 +24,19 @@ VISIBLE_FUNCTION = re.compile(r"^[0-9a-f]+ [TWi] (.*)$")
 STATIC_INITIALIZER = re.compile(r"^[0-9a-f]+ [tTW] (_GLOBAL__sub_I_.*|global constructors keyed.*)$")
 
 
-def leaks(object_file, isa):
-    """Functions of an object file that must not be in it."""
+def leaks(isas):
+    """Functions that must not be in object files, by file, of which `isas` has the instruction sets."""
     listing = subprocess.run(
-        ["nm", "--demangle", "--defined-only", str(object_file)], check=True, capture_output=True, text=True
+        ["nm", "--print-file-name", "--demangle", "--defined-only", *isas], check=True, capture_output=True, text=True
     ).stdout
-    found = []
+    found = {path: [] for path in isas}
     for line in listing.splitlines():
-        function = VISIBLE_FUNCTION.match(line)
-        if function and not re.search(rf"\bmoh::cpu::{isa}\b", function[1]):
-            found.append(function[1])
-        if initializer := STATIC_INITIALIZER.match(line):
-            found.append(initializer[1])
+        path, symbol = line.split(":", 1)
+        function = VISIBLE_FUNCTION.match(symbol)
+        if function and not re.search(rf"\bmoh::cpu::{isas[path]}\b", function[1]):
+            found[path].append(function[1])
+        if initializer := STATIC_INITIALIZER.match(symbol):
+            found[path].append(initializer[1])
     return found
 
 
@@ -52,10 +53,11 @@ class KernelSymbols(unittest.TestCase):
             sys.exit(77)
 
     def test_every_visible_function_carries_its_tag(self):
-        for path, (isa, _) in self.objects.items():
-            self.assertTrue(path.is_file(), f"{path} is missing: build everything before running the tests")
-            with self.subTest(object=path.name, isa=isa):
-                found = leaks(path, isa)
+        isas = {str(path): isa for path, (isa, _) in self.objects.items()}
+        for path in isas:
+            self.assertTrue(pathlib.Path(path).is_file(), f"{path} is missing: build everything before running the tests")
+        for path, found in leaks(isas).items():
+            with self.subTest(object=path):
                 self.assertEqual(
                     found,
                     [],
@@ -69,7 +71,7 @@ class KernelSymbols(unittest.TestCase):
             output = pathlib.Path(folder, "probe.o")
             result = command.compile(code.replace("ISA", isa), output)
             self.assertEqual(result.returncode, 0, result.stderr)
-            return leaks(output, isa)
+            return leaks({str(output): isa})[str(output)]
 
     def test_the_check_sees_a_leak(self):
         untagged = "template <class T> [[gnu::noinline]] T twice(T x) { return x + x; } template float twice(float);"
