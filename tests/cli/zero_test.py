@@ -59,7 +59,7 @@ class Zero(Processes):
 
     def test_memory_is_what_the_plan_says(self):
         config = self.config({**self.TEXT, "model.layers": 8, "model.hidden": 256, "model.intermediate": 768, "model.dropout": 0,
-                              "model.max_positions": 128, "data.sequence_length": 128, "train.accumulate": 2, "train.steps": 3,
+                              "model.max_positions": 64, "data.sequence_length": 64, "train.accumulate": 2, "train.steps": 3,
                               "eval.every": 0, "precision": "bfloat16", "ema.decay": 0, "comm.bucket_mib": 1})
         fused = ("optim.fused_update=true", "optim.clip_grad_norm=0")
         for zero, settings in ((0, ()), (1, ()), (2, ()), (3, ()), (0, fused), (1, fused), (3, fused)):

@@ -12,7 +12,8 @@ from ports import free_port  # noqa: E402  (needs the path)
 
 COMM_ERROR = 6
 TIMEOUT_SECONDS = 240
-FEW_STEPS, MORE_STEPS = 7, 12  # the third is captured
+FEW_STEPS, MORE_STEPS = 5, 12  # the third is captured
+FAULTY_STEPS = 7  # train_ranks.cpp: a fault is of the sixth at the latest
 
 
 class TrainRanks(unittest.TestCase):
@@ -72,7 +73,7 @@ class TrainRanks(unittest.TestCase):
         for more in ((), ("bfloat16",)):
             with self.subTest(more):
                 expected = self.digest(2, how="eager", settings=("unclipped", *more))
-                for timing in ("at_once", "late", "ahead"):
+                for timing in ("late", "ahead"):
                     for stage in ("zero1", "zero2", "zero3"):
                         divided = self.digest(2, timing=timing, settings=(stage, "unclipped", *more))
                         self.assertEqual(divided, expected, (timing, stage))
@@ -114,7 +115,7 @@ class TrainRanks(unittest.TestCase):
         self.assertIn("NCCL would hang", "".join(outputs))
 
     def test_a_step_after_the_end_of_its_communicator_is_found(self):
-        codes, outputs = self.run_ranks(2, fault="abort")
+        codes, outputs = self.run_ranks(2, fault="abort", steps=FAULTY_STEPS)
         self.assertEqual(codes, [COMM_ERROR] * 2, outputs)
         self.assertIn("the communicator of this process was aborted", outputs[1])
 
