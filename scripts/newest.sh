@@ -33,11 +33,16 @@ build_folder=$root/build/$preset
 [ -e "$build_folder/CTestTestfile.cmake" ] || die "$build_folder: no build with tests; scripts/test.sh makes it"
 "$root/scripts/pytorch_venv.sh" --newest "$newest" --beside "$fixed"
 
+# The environment has its own copies of what the fixed one has in an older version. The same harness would say of the newest transformers
+# what hf_export_test does, for a fifth of the time of all.
+left_out=()
+compgen -G "$newest/lib/python3*/site-packages/lm_eval-*.dist-info" >/dev/null || left_out=(-LE '^newer-lm_eval$')
+
 say "comparing with the newest packages"
 results=$(mktemp)
 trap 'rm -f "$results"' EXIT
 (cd "$build_folder" &&
-  MOH_PYTORCH_VENV=$newest ctest -L compares --parallel "$(nproc)" --output-on-failure --output-junit "$results") || true
+  MOH_PYTORCH_VENV=$newest ctest -L compares "${left_out[@]}" --parallel "$(nproc)" --output-on-failure --output-junit "$results") || true
 warnings=$("$newest/bin/python" -B "$root/scripts/newest_report.py" "$results") || die "the results cannot be read"
 if [ -n "$report" ]; then
   printf '%s' "${warnings:+$warnings

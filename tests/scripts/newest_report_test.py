@@ -81,7 +81,12 @@ exit 8
         self.assertEqual([line.split(" in ")[0].split(":")[0] for line in report],
                          ["THE NEWEST PACKAGES DIFFER", "NOT COMPARED WITH THE NEWEST PACKAGES"])
         called = (self.root / "called").read_text()
-        self.assertTrue(called.startswith(f"{self.root / 'newest'} -L compares "), called)
+        self.assertTrue(called.startswith(f"{self.root / 'newest'} -L compares -LE ^newer-lm_eval$ "), called)
+
+    def test_a_newer_harness_is_compared(self):
+        self.write("newest/lib/python3.11/site-packages/lm_eval-9.0.dist-info/METADATA", "")
+        self.assertEqual(self.run_it().returncode, 0)
+        self.assertNotIn("-LE", (self.root / "called").read_text())
 
     def test_an_empty_report_where_nothing_differs(self):
         self.write("results.xml", '<testsuite><testcase name="cli.timm" status="run"/></testsuite>')
