@@ -18,6 +18,7 @@ import pyarrow as pa  # noqa: E402
 import pyarrow.parquet as pq  # noqa: E402
 
 import support  # noqa: E402
+from forked_scripts import ForkedScripts  # noqa: E402
 
 SCRIPT = pathlib.Path(__file__).resolve().parents[2] / "scripts/from_parquet.py"
 PICTURES = pa.schema([("image", pa.struct([("bytes", pa.binary()), ("path", pa.string())])), ("label", pa.int64())])
@@ -59,9 +60,13 @@ class FromParquet(support.MohTest):
         path.parent.mkdir(parents=True, exist_ok=True)
         pq.write_table(table, path, row_group_size=rows)
 
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.forked = cls.enterClassContext(ForkedScripts("import pyarrow.parquet"))
+
     def convert(self, *arguments, code=0):
-        command = [sys.executable, "-B", str(SCRIPT), "--moh", support.MOH, *arguments]
-        result = subprocess.run(command, cwd=self.folder, capture_output=True, text=True, timeout=support.TIMEOUT_SECONDS)
+        result = self.forked.run(SCRIPT, "--moh", support.MOH, *arguments, cwd=self.folder)
         self.assertEqual(result.returncode, code, result.stdout + result.stderr)
         self.assertNotIn("Traceback", result.stderr)
         return result.stdout + result.stderr
