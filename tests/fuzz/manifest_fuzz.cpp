@@ -22,7 +22,7 @@ const moh::TemporaryFolder& step_folder() {
   return folder;
 }
 
-void read(const std::string& text) {
+void read_manifest_of(const std::string& text) {
   moh::write_file(step_folder() / moh::kManifestFile, text);
   try {
     moh::to_json(moh::read_manifest(step_folder().path()));
@@ -36,11 +36,11 @@ void read(const std::string& text) {
 /// past that.
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const std::string text(reinterpret_cast<const char*>(data), size);
-  read(text);
+  read_manifest_of(text);
   json document = json::parse(text, nullptr, false);
   if (!document.is_object()) return 0;
   document.erase("checksum");
   document["checksum"] = moh::checksum_hex(document.dump(-1, ' ', false, json::error_handler_t::replace));
-  read(document.dump(1, ' ', false, json::error_handler_t::replace) + '\n');
+  read_manifest_of(document.dump(1, ' ', false, json::error_handler_t::replace) + '\n');
   return 0;
 }

@@ -1,6 +1,8 @@
 // Runs a fuzz target without a fuzzer: over the files of its corpus, and over mutations of them that are the
 // same in every run. A finding is a crash or an exception that the target does not expect.
 
+#include "tests/fuzz/replay.h"
+
 #include <algorithm>
 #include <cstdint>
 #include <exception>
@@ -13,14 +15,12 @@
 
 #include "tests/fuzz/corpus_archive.h"
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size);
-
 namespace {
 
 constexpr int kMutations = 3000;
 
-void run(const std::string& bytes) {
-  LLVMFuzzerTestOneInput(reinterpret_cast<const std::uint8_t*>(bytes.data()), bytes.size());
+void run(const moh::test::FuzzTarget& target, const std::string& bytes) {
+  target.function(reinterpret_cast<const std::uint8_t*>(bytes.data()), bytes.size());
 }
 
 std::vector<std::string> read_corpus(const std::filesystem::path& archive) {
@@ -74,29 +74,33 @@ class Mutator {
   std::mt19937_64 random_{20241015};
 };
 
-void replay(const std::vector<std::string>& corpus) {
-  for (const std::string& bytes : corpus) run(bytes);
+void replay(const moh::test::FuzzTarget& target, const std::vector<std::string>& corpus) {
+  for (const std::string& bytes : corpus) run(target, bytes);
   Mutator mutator(corpus);
-  for (int i = 0; i < kMutations; ++i) run(mutator.next());
+  for (int i = 0; i < kMutations; ++i) run(target, mutator.next());
   std::cout << corpus.size() << " files and " << kMutations << " mutations of them were refused or read\n";
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc != 2) {
-    std::cerr << "usage: " << argv[0] << " CORPUS.tar\n";
+  const std::vector<moh::test::FuzzTarget>& targets = moh::test::fuzz_targets();
+  const auto target = std::find_if(targets.begin(), targets.end(), [&](const moh::test::FuzzTarget& of) {
+    return argc == 3 && std::string(argv[1]) == of.name;
+  });
+  if (target == targets.end()) {
+    std::cerr << "usage: " << argv[0] << " TARGET CORPUS.tar, with a target of tests/fuzz/CMakeLists.txt\n";
     return 2;
   }
   std::vector<std::string> corpus;
   try {
-    corpus = read_corpus(argv[1]);
+    corpus = read_corpus(argv[2]);
   } catch (const std::exception& error) {
     std::cerr << "no corpus: " << error.what() << '\n';
     return 2;
   }
   try {
-    replay(corpus);
+    replay(*target, corpus);
     return 0;
   } catch (const std::exception& error) {
     std::cerr << "a fuzz target let this exception out: " << error.what() << '\n';

@@ -22,7 +22,7 @@ void read_weights(const moh::test::MemoryFile& memory, const std::string& part) 
   }
 }
 
-void read(const std::string& bytes) {
+void read_torch_file(const std::string& bytes) {
   const moh::test::MemoryFile memory(bytes);
   try {
     const moh::TorchFile file(memory.path());
@@ -61,8 +61,8 @@ std::string with_checksums(std::string zip) {
 /// with a storage of 64 bytes.
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const std::string bytes(reinterpret_cast<const char*>(data), size);
-  read(bytes);
-  if (bytes.starts_with("PK")) read(with_checksums(bytes));
-  if (bytes.starts_with('\x80')) read(moh::test::torch_zip(bytes, {std::string(64, 'x')}));
+  read_torch_file(bytes);
+  if (bytes.starts_with("PK")) read_torch_file(with_checksums(bytes));
+  if (bytes.starts_with('\x80')) read_torch_file(moh::test::torch_zip(bytes, {std::string(64, 'x')}));
   return 0;
 }

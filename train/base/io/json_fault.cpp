@@ -12,7 +12,7 @@ namespace moh {
 
 namespace {
 
-constexpr std::size_t kMaxDepth = 512, kShownBytes = 20;
+constexpr std::size_t kMostJsonNesting = 512, kShownBytes = 20;
 
 bool is_digit(char c) {
   return c >= '0' && c <= '9';
@@ -91,7 +91,7 @@ class Scanner {
 
   bool value(std::size_t depth) {
     skip_space();
-    if (depth > kMaxDepth) return fail("at most 512 levels of nesting", "more");
+    if (depth > kMostJsonNesting) return fail("at most 512 levels of nesting", "more");
     switch (peek()) {
       case '{':
         return members(depth);

@@ -46,7 +46,7 @@ fs::path newest_in(const fs::path& checkpoints_folder, const fs::path& asked_for
   return all.back().folder;
 }
 
-bool path_exists(const fs::path& path) {
+bool is_there(const fs::path& path) {
   std::error_code ignored;
   return fs::exists(path, ignored);
 }
@@ -153,7 +153,7 @@ fs::path folder_of_step(const fs::path& checkpoints_folder, std::int64_t step, c
 fs::path path_of_step(const fs::path& path) {
   const std::string text = path.string();
   const std::size_t at = text.rfind('@');
-  if (at == std::string::npos || at == 0 || path_exists(path)) return path;
+  if (at == std::string::npos || at == 0 || is_there(path)) return path;
   std::int64_t step = -1;
   const char* end = text.data() + text.size();
   const auto number = std::from_chars(text.data() + at + 1, end, step);
@@ -165,11 +165,11 @@ fs::path resolve_checkpoint(const fs::path& given) {
   const fs::path path = path_of_step(given);
   // "runs/a/step_00000100/" has an empty filename().
   fs::path folder = path.has_filename() ? path : path.parent_path();
-  if (!path_exists(folder)) {
+  if (!is_there(folder)) {
     throw CheckpointError(error_message(path.string(), "", "a checkpoint", "no such file or folder"));
   }
-  if (path_exists(folder / kManifestFile) || step_of_folder_name(folder.filename().string())) return folder;
-  return newest_in(path_exists(folder / "checkpoints") ? folder / "checkpoints" : folder, path);
+  if (is_there(folder / kManifestFile) || step_of_folder_name(folder.filename().string())) return folder;
+  return newest_in(is_there(folder / "checkpoints") ? folder / "checkpoints" : folder, path);
 }
 
 ManifestFile write_optimizer_shard(const fs::path& folder, int index, int count,

@@ -20,7 +20,7 @@ constexpr std::uint32_t kNode = 1, kName = 1, kOp = 2, kAttribute = 5, kKey = 1,
 constexpr std::uint32_t kFloatOf = 4, kBoolOf = 5, kTensorOf = 8;
 constexpr std::uint32_t kType = 1, kShape = 2, kContent = 4, kFloats = 5, kAxis = 2, kLength = 1, kNoRank = 3;
 
-constexpr std::uint64_t kFloatType = 1, kMostName = 4096, kMostElements = std::uint64_t{1} << 40;
+constexpr std::uint64_t kFloatType = 1, kMostName = 4096, kMostConstantElements = std::uint64_t{1} << 40;
 constexpr std::size_t kMostNodes = 1 << 17;
 /// In WeightInfo::place: elements are listed_[place without this bit], not at that byte of the file.
 constexpr std::uint64_t kListed = std::uint64_t{1} << 63;
@@ -138,7 +138,7 @@ FrozenGraph::Constant FrozenGraph::parse_tensor(const std::string& name, const P
       if (!part->is(kAxis, Wire::kBytes)) continue;
       const auto length = field_of(file_, *part, kLength, Wire::kVarint);
       const std::uint64_t extent = length ? length->value : 0;
-      const std::uint64_t most = kMostElements / std::max<std::uint64_t>(constant.elements, 1);
+      const std::uint64_t most = kMostConstantElements / std::max<std::uint64_t>(constant.elements, 1);
       if (extent > most || constant.shape.size() == Shape::kMaxRank)
         fail(name,
              "at most " + std::to_string(Shape::kMaxRank) +
