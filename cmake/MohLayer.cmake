@@ -123,7 +123,8 @@ function(moh_cpu_kernels layer)
   set(flags_AmxPlain ${flags_${least}})
   set(optimisation -O3)
   if(MOH_SANITIZE)
-    set(optimisation -Og) # -O1 takes twice as long to compile instrumented code, which then is no faster
+    # -O1 takes twice as long to compile instrumented code, which then is no faster. Registers are allocated at one go.
+    set(optimisation -Og $<$<CXX_COMPILER_ID:GNU>:-fira-region=one>)
   endif()
   foreach(isa IN LISTS MOH_CPU_ISAS MOH_CPU_MATRIX_ISAS MOH_CPU_GEMM_ISAS)
     if(isa IN_LIST MOH_CPU_ISAS)
@@ -142,7 +143,7 @@ function(moh_cpu_kernels layer)
     # order of operations as written: no -ffast-math.
     target_compile_options(${target} PRIVATE ${flags_${isa}} ${optimisation} -fopenmp-simd -fno-math-errno -fno-trapping-math)
     target_compile_definitions(${target} PRIVATE MOH_ISA=${isa})
-    set_target_properties(${target} PROPERTIES MOH_CHECKED_POINTERS ON)
+    set_target_properties(${target} PROPERTIES MOH_KERNELS ON)
     target_link_libraries(${target} PRIVATE moh_compile_options)
     target_include_directories(${target} PRIVATE
       $<TARGET_PROPERTY:moh_${layer},INTERFACE_INCLUDE_DIRECTORIES>)

@@ -69,10 +69,13 @@ if(MOH_SANITIZE)
       # With sanitizers, which block inlining, GCC 12 falsely reports members of std::function as uninitialised. Other builds tell of
       # names that hide others, which are more in the batches of tests/fuzz.
       $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized -Wno-shadow
-        # GCC's checks of each pointer before each access, a fifth of the time to compile, are for kernels alone. Null pointers end
-        # a program anyway, with the address sanitizer's report; sizes of objects are known to an optimiser, and beyond them lies
-        # its forbidden memory; and numbers are copied out of a file's bytes, not read in place. scripts/fuzz.sh has these checks.
-        $<$<NOT:$<BOOL:$<TARGET_PROPERTY:MOH_CHECKED_POINTERS>>>:-fno-sanitize=null,alignment,object-size>>>)
+        # GCC's checks of each pointer before each access take a fifth of the time to compile. Null pointers end a program anyway, with
+        # the address sanitizer's report; sizes of objects are known to an optimiser, and beyond them lies its forbidden memory; and
+        # numbers are copied out of a file's bytes, not read in place. scripts/fuzz.sh has these checks.
+        -fno-sanitize=null,alignment,object-size
+        # A kernel's index is a signed number, whose overflow is a finding, and its pointers lead to accesses; a reader's may only be
+        # compared with the end of its bytes.
+        $<$<BOOL:$<TARGET_PROPERTY:MOH_KERNELS>>:-fno-sanitize=pointer-overflow>>>)
   target_link_options(moh_compile_options INTERFACE -fsanitize=${MOH_SANITIZE})
   target_compile_definitions(moh_compile_options INTERFACE MOH_DEBUG_CHECKS=1 MOH_SANITIZED=1)
 endif()

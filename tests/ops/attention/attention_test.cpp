@@ -11,6 +11,7 @@
 #include "core/parallel.h"
 #include "tests/ops/attention/reference.h"
 #include "tests/ops/op_cases.h"
+#include "tests/ops/thread_counts.h"
 #include "tests/support/every_isa.h"
 
 using namespace moh;
@@ -313,7 +314,7 @@ TEST_CASE("ops: attention has the same bits with any number of threads") {
       const Tensor dout = normal(in.q.shape(), 9);
       set_num_threads(1);
       const std::vector<Tensor> one = run_op(in, p.mask(), dout, DType::kFloat32);
-      for (int count : {2, 5, 16}) {
+      for (const int count : kThreadCounts) {
         set_num_threads(count);
         const std::vector<Tensor> many = run_op(in, p.mask(), dout, DType::kFloat32);
         for (std::size_t i = 0; i < one.size(); ++i) {

@@ -13,6 +13,7 @@
 #include "core/parallel.h"
 #include "ops/linalg/matmul.h"
 #include "tests/ops/op_cases.h"
+#include "tests/ops/thread_counts.h"
 #include "tests/support/skip.h"
 
 using namespace moh;
@@ -55,16 +56,25 @@ Tensor twice_product(const Sizes& sizes, const Operands& x, DType dtype) {
   return c;
 }
 
-double element(const Tensor& matrix, const Operand& of, std::int64_t i, std::int64_t j) {
-  const std::int64_t columns = matrix.dim(1);
-  return matrix.data<double>()[(of.transposed ? j : i) * columns + of.first_column + (of.transposed ? i : j)];
-}
+/// A float64 matrix, looked up once: a checked build takes longer to do so than to multiply.
+struct Elements {
+  explicit Elements(const Operand& x)
+      : matrix(x.matrix.to(DType::kFloat64)),
+        first(matrix.data<double>() + x.first_column),
+        row(x.transposed ? 1 : matrix.dim(1)),
+        column(x.transposed ? matrix.dim(1) : 1) {}
+  double operator()(std::int64_t i, std::int64_t j) const { return first[i * row + j * column]; }
+
+  Tensor matrix;
+  const double* first;
+  std::int64_t row, column;
+};
 
 void check_product(const Sizes& sizes, bool ta, bool tb, DType dtype) {
   const auto [m, n, k] = sizes;
   INFO(m << " x " << n << " x " << k << ", transposed " << ta << tb << ", " << dtype_name(dtype));
   const Operands x = operands_of(sizes, ta, tb);
-  const Tensor a = x.a.matrix.to(DType::kFloat64), b = x.b.matrix.to(DType::kFloat64);
+  const Elements a(x.a), b(x.b);
   const Tensor c = twice_product(sizes, x, dtype).to(DType::kFloat64);
   const double unit = dtype == DType::kFloat32 ? 0x1p-23 : 0x1p-7;
   for (std::int64_t i = 0; i < m; ++i) {
@@ -73,7 +83,7 @@ void check_product(const Sizes& sizes, bool ta, bool tb, DType dtype) {
       if (j >= 2 && j < n + 2) {
         expected = 0.0;
         for (std::int64_t p = 0; p < k; ++p) {
-          const double term = 2 * element(a, x.a, i, p) * element(b, x.b, p, j - 2);
+          const double term = 2 * a(i, p) * b(p, j - 2);
           expected += term;
           magnitude += std::abs(term);
         }
@@ -133,8 +143,7 @@ TEST_CASE("ops: matmul in the tiles of AMX agrees with plain loops, and touches 
   }
 }
 
-TEST_CASE("ops: matmul in the tiles of AMX gives the same bits again, and with any number of threads",
-          "[one_isa]") {
+TEST_CASE("ops: matmul in the tiles of AMX gives the same bits with any number of threads", "[one_isa]") {
   const int threads = num_threads();
   for (const CpuIsa isa : {CpuIsa::kAmx, CpuIsa::kAmxPlain}) {
     if (!cpu_has_isa(isa)) continue;
@@ -146,7 +155,7 @@ TEST_CASE("ops: matmul in the tiles of AMX gives the same bits again, and with a
         for (const DType dtype : {DType::kFloat32, DType::kBFloat16}) {
           set_num_threads(1);
           const Tensor one = twice_product(sizes, x, dtype);
-          for (const int count : {1, 2, 5, 16}) {
+          for (const int count : kThreadCounts) {
             set_num_threads(count);
             CHECK(same_bits(one, twice_product(sizes, x, dtype)));
           }

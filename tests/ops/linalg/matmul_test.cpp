@@ -11,6 +11,7 @@
 #include "core/error.h"
 #include "core/parallel.h"
 #include "tests/ops/op_cases.h"
+#include "tests/ops/thread_counts.h"
 #include "tests/support/every_isa.h"
 
 using namespace moh;
@@ -117,7 +118,7 @@ TEST_CASE("ops: matmul gives the same bits with any number of threads") {
     for (const auto& [left, right] : factors) {
       set_num_threads(1);
       const Tensor one = matmul(left, right, dtype);
-      for (int count : {2, 5, 16}) {
+      for (const int count : kThreadCounts) {
         set_num_threads(count);
         const Tensor several = matmul(left, right, dtype);
         CHECK(std::memcmp(one.raw(), several.raw(), one.bytes()) == 0);

@@ -35,9 +35,14 @@ struct Plain {
 
 Plain product(const Plain& a, const Plain& b) {
   Plain c(a.rows, b.columns);
-  for (std::int64_t i = 0; i < a.rows; ++i)
-    for (std::int64_t k = 0; k < a.columns; ++k)
-      for (std::int64_t j = 0; j < b.columns; ++j) c(i, j) += a(i, k) * b(k, j);
+  for (std::int64_t i = 0; i < a.rows; ++i) {
+    for (std::int64_t k = 0; k < a.columns; ++k) {
+      const double factor = a(i, k);
+      const double* const from = b.at.data() + k * b.columns;
+      double* const to = c.at.data() + i * b.columns;
+      for (std::int64_t j = 0; j < b.columns; ++j) to[j] += factor * from[j];
+    }
+  }
   return c;
 }
 
