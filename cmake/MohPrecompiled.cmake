@@ -40,10 +40,15 @@ function(moh_precompile_kernels target isa)
   endif()
 endfunction()
 
-# moh_precompile_tests(TARGET): the files of a test program use precompiled headers of the standard library and Catch2, which
-# the first test program compiles and the others share. Those of the libraries do not fit: -fPIE differs from -fPIC.
+# moh_precompile_tests(TARGET [OPTIMISED]): the files of a test program use precompiled headers of the standard library and Catch2,
+# which the first test program compiles and the others share; those that are optimised have their own. Those of the libraries do not
+# fit: -fPIE differs from -fPIC.
 function(moh_precompile_tests target)
-  get_property(first GLOBAL PROPERTY MOH_PRECOMPILED_TESTS)
+  set(kind MOH_PRECOMPILED_TESTS)
+  if("OPTIMISED" IN_LIST ARGN)
+    set(kind MOH_PRECOMPILED_OPTIMISED_TESTS)
+  endif()
+  get_property(first GLOBAL PROPERTY ${kind})
   if(NOT MOH_PRECOMPILED AND NOT MOH_SANITIZE)
     return()
   endif()
@@ -51,6 +56,6 @@ function(moh_precompile_tests target)
     target_precompile_headers(${target} REUSE_FROM ${first})
   else()
     target_precompile_headers(${target} PRIVATE ${MOH_STANDARD_HEADERS} <catch2/catch.hpp>)
-    set_property(GLOBAL PROPERTY MOH_PRECOMPILED_TESTS ${target})
+    set_property(GLOBAL PROPERTY ${kind} ${target})
   endif()
 endfunction()
