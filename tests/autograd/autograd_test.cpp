@@ -202,7 +202,7 @@ TEST_CASE("autograd: refusals") {
   CHECK_THROWS_AS(Variable(zeros({2}, DType::kInt32), true), DTypeError);
 }
 
-TEST_CASE("autograd: a long chain of ops is walked and destroyed without deep recursion") {
+TEST_CASE("autograd: a long chain of ops is walked and destroyed without deep recursion", "[one_isa]") {
 #ifdef MOH_SANITIZED  // its frames are several times as large, and it takes its time
   constexpr int kOps = 50000;
 #else
