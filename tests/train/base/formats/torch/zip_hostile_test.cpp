@@ -1,4 +1,5 @@
 #include <catch2/catch.hpp>
+#include <filesystem>
 
 #include "core/error.h"
 #include "tests/support/message_of.h"
@@ -239,6 +240,7 @@ namespace {
 
 /// Reads all that is in the file. A CheckpointError is an answer, anything else an error of the reader.
 void read_all(const std::filesystem::path& path, const std::string& bytes, int& refused, int& read) {
+  std::filesystem::remove(path);  // ext4 syncs a file that is made empty and written anew
   write_file(path, bytes);
   try {
     const TorchFile file(path);
