@@ -95,7 +95,7 @@ function(moh_layer name)
     moh_compile_cold(${target})
   endif()
   moh_unity(${target})
-  if(MOH_SANITIZE AND NOT name MATCHES "^train/")
+  if(MOH_SANITIZE AND NOT MOH_FUZZ AND NOT name MATCHES "^train/")
     target_compile_options(${target} PRIVATE -O0) # instrumented code takes long to optimise, and loops are in kernels
     if(MOH_UNITY AND NOT name STREQUAL "models")
       set_target_properties(${target} PROPERTIES UNITY_BUILD_BATCH_SIZE 40) # which share instrumented templates

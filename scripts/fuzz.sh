@@ -47,9 +47,7 @@ check_compiler() {
 
 build_targets() {
   say "configuring build/fuzz"
-  (cd "$root" && cmake -S . -B "$folder" -G Ninja -DCMAKE_BUILD_TYPE=RelWithDebInfo -DCMAKE_C_COMPILER=clang \
-    -DCMAKE_CXX_COMPILER=clang++ -DMOH_FUZZ=ON -DMOH_SANITIZE=fuzzer-no-link,address,undefined -DMOH_CUDA=OFF \
-    -DMOH_CPU_KERNELS=native -DMOH_FAILPOINTS=OFF -DMOH_BUILD_TESTS=ON) || die "cmake failed; the reason is above"
+  (cd "$root" && cmake --preset fuzz) || die "cmake failed; the reason is above"
   say "building ${*/#/fuzz_}"
   cmake --build "$folder" --parallel "$jobs" --target "${@/#/fuzz_}" || die "the build failed; the first error is above"
 }
