@@ -48,12 +48,16 @@ function(moh_cuda_batches variable layer)
   set(${variable} ${batches} PARENT_SCOPE)
 endfunction()
 
-# moh_loops(FILE...): files of the directory's targets that are optimised even where instrumented code is not: their loops would take
-# longer than their compilation.
+# moh_optimise(FILE...): files of targets without optimisation that would take longer to run than they take to compile with it.
+function(moh_optimise)
+  set_property(SOURCE ${ARGV} APPEND PROPERTY COMPILE_OPTIONS -O1)
+  set_property(SOURCE ${ARGV} PROPERTY SKIP_PRECOMPILE_HEADERS ON) # which were compiled without
+endfunction()
+
+# moh_loops(FILE...): moh_optimise() where instrumented code is not optimised.
 function(moh_loops)
-  if(MOH_SANITIZE)
-    set_property(SOURCE ${ARGV} APPEND PROPERTY COMPILE_OPTIONS -O1)
-    set_property(SOURCE ${ARGV} PROPERTY SKIP_PRECOMPILE_HEADERS ON) # which were compiled without
+  if(MOH_SANITIZE AND NOT MOH_FUZZ)
+    moh_optimise(${ARGV})
   endif()
 endfunction()
 

@@ -85,8 +85,8 @@ void replay(const moh::test::FuzzTarget& target, const std::vector<std::string>&
 
 int main(int argc, char** argv) {
   const std::vector<moh::test::FuzzTarget>& targets = moh::test::fuzz_targets();
-  const auto target = std::find_if(targets.begin(), targets.end(), [&](const moh::test::FuzzTarget& of) {
-    return argc == 3 && std::string(argv[1]) == of.name;
+  const auto target = std::find_if(targets.begin(), targets.end(), [&](const moh::test::FuzzTarget& known) {
+    return argc == 3 && std::string(argv[1]) == known.name;
   });
   if (target == targets.end()) {
     std::cerr << "usage: " << argv[0] << " TARGET CORPUS.tar, with a target of tests/fuzz/CMakeLists.txt\n";
